@@ -25,7 +25,7 @@ _TITLES = {
     "cufft": "cuFFT",
 }
 # The first words of the package's extra that installs it.
-_EXTRAS = {"cusolver": "linalg-", "cufft": "fft-"}
+EXTRAS = {"cusolver": "linalg-", "cufft": "fft-"}
 _FIX = (
     'pip install "gpuinterop[{extra}cu13]" (or "gpuinterop[{extra}cu12]" for a CUDA 12 driver), install a CUDA '
     "toolkit, or set {variable} to the file"
@@ -112,5 +112,5 @@ def _missing(name: str, tried: str) -> LibraryNotFoundError:
         where=f"lib{name}",
         expected=f"{_TITLES[name]} (lib{name}.so)",
         got=tried.strip(),
-        fix=_FIX.format(variable=_variable(name), extra=_EXTRAS.get(name, "")),
+        fix=_FIX.format(variable=_variable(name), extra=EXTRAS.get(name, "")),
     )

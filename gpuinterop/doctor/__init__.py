@@ -12,7 +12,7 @@ import os
 import platform
 import subprocess
 import sys
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,6 @@ from gpuinterop.devices.device_spec import device_from_variable
 from gpuinterop.devices.foreign_handles import CUDA
 from gpuinterop.errors import GpuInteropError
 from gpuinterop.errors.arguments import require_bool
-from gpuinterop.errors.messages import not_one_of
 from gpuinterop.exchange import package_versions, registry
 
 from .report import SCHEMA, Report
@@ -72,23 +71,16 @@ def doctor(trial: bool = False) -> Report:
     return report
 
 
-def show_config(mode: str = "stdout") -> dict[str, Any] | None:
-    """Print the report of `doctor` with every detail, or return it with ``mode="dicts"``.
+def show_config() -> None:
+    """Print the report of `doctor` with every detail.
 
     Examples
     --------
     >>> import gpuinterop
-    >>> "gpuinterop" in str(gpuinterop.show_config(mode="dicts"))
-    True
+    >>> gpuinterop.show_config()  # doctest: +ELLIPSIS
+    gpuinterop ...
     """
-    if mode not in ("stdout", "dicts"):
-        fix = 'pass mode="dicts" for a dict'
-        raise not_one_of("show_config", "mode", ("stdout", "dicts"), mode, fix)
-    report = doctor()
-    if mode == "dicts":
-        return asdict(report)
-    print(report.text(verbose=True))
-    return None
+    print(doctor().text(verbose=True))
 
 
 def _system(report: Report) -> None:
@@ -130,8 +122,7 @@ def _kernel_module() -> str:
 def _devices(report: Report) -> None:
     count = _core.cuda_device_count()
     driver = ctypes.CDLL(_core.cuda_library_path()) if count else None
-    current = report.streams["current"] = {}
-    names = {0: "legacy default", 1: "legacy default", 2: "per-thread default"}
+    streams = {0: "legacy default", 1: "legacy default", 2: "per-thread default"}
     for index in range(count):
         known = _core.cuda_device_properties(index)  # which starts no device
         row = {
@@ -144,29 +135,23 @@ def _devices(report: Report) -> None:
         if _core.cuda_started(index):
             row["free_bytes"] = _core.cuda_mem_info(index)[0]
             handle = _core.current_stream_handle(index)
-            current[row["device"]] = names.get(handle, hex(handle))
+            row["stream"] = streams.get(handle, hex(handle))
         report.devices.append(row)
 
 
 def _context(driver: Any, index: int) -> dict[str, bool]:
-    """Return whether the primary context is active, and whether it is the thread's current context.
-
-    `current` is whether some context of this device is current in the calling thread.
-    """
-    flags, active, current, device, primary = (
-        ctypes.c_uint(), ctypes.c_int(), ctypes.c_void_p(), ctypes.c_int(), ctypes.c_void_p(),
-    )  # fmt: skip
+    """Return whether the primary context is active, and whether it, or another of the device, is current."""
+    flags, active, device = ctypes.c_uint(), ctypes.c_int(), ctypes.c_int(-1)
+    current, primary = ctypes.c_void_p(), ctypes.c_void_p()
     driver.cuDevicePrimaryCtxGetState(index, ctypes.byref(flags), ctypes.byref(active))
     driver.cuCtxGetCurrent(ctypes.byref(current))
-    same = False
-    # Retaining a context that is not active would create it.
-    retain = driver.cuDevicePrimaryCtxRetain
-    if current.value and active.value and retain(ctypes.byref(primary), index) == 0:
-        same = primary.value == current.value
-        driver.cuDevicePrimaryCtxRelease_v2(index)
-    here = same
-    if current.value and not same:
-        here = driver.cuCtxGetDevice(ctypes.byref(device)) == 0 and device.value == index
+    if current.value:
+        driver.cuCtxGetDevice(ctypes.byref(device))
+        # Retaining a context that is not active would create it.
+        if active.value and driver.cuDevicePrimaryCtxRetain(ctypes.byref(primary), index) == 0:
+            driver.cuDevicePrimaryCtxRelease_v2(index)
+    same = bool(current.value) and primary.value == current.value
+    here = same or device.value == index
     return {"primary_active": bool(active.value), "current": here, "primary": same}
 
 

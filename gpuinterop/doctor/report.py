@@ -33,7 +33,6 @@ class Report:
     system: dict[str, str] = field(default_factory=dict)
     driver: dict[str, Any] = field(default_factory=dict)
     devices: list[dict[str, Any]] = field(default_factory=list)
-    streams: dict[str, dict[str, str]] = field(default_factory=dict)
     libraries: list[Installed] = field(default_factory=list)
     runtime: dict[str, str] = field(default_factory=dict)
     memory: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -116,8 +115,8 @@ def _places(report: Report) -> Iterator[tuple[str, str]]:
         free = f"{_bytes(row['free_bytes'])} free of " if "free_bytes" in row else ""
         total = _bytes(row["total_bytes"])
         yield row["device"], f"{row['name']}, compute {row['compute']}, {free}{total}, {context}"
-    for place, name in report.streams.get("current", {}).items():
-        yield "stream", f"{name} on {place}"
+        if "stream" in row:
+            yield "stream", f"{row['stream']} on {row['device']}"
     yield from report.runtime.items() if report.devices else ()
     if report.product_precision != "exact":
         yield "products", f"of float32: {report.product_precision}"

@@ -9,29 +9,19 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
-from gpuinterop.devices.find_libraries import MISSING
+from gpuinterop.devices.find_libraries import EXTRAS, MISSING
 from gpuinterop.exchange.package_versions import how_to_repair, numbers
 
 from .report import Finding, Report
 
-# CUDA's libraries: their wheels, the version of these for CUDA 13, what is lost without the library, and the level.
+# CUDA's libraries: what is lost without the library, and the level.
 _LIBRARIES = {
-    "nvrtc": ("nvidia-cuda-nvrtc", 13, "so kernels cannot be compiled on the GPU", "warning"),
-    "cublas": ("nvidia-cublas", 13, "so matrices cannot be multiplied on the GPU", "warning"),
-    "cusolver": (
-        "nvidia-cusolver",
-        12,
-        "so gpuinterop.linalg factors no matrices on the GPU",
-        "hint",
-    ),
-    "cufft": ("nvidia-cufft", 12, "so gpuinterop.fft transforms nothing on the GPU", "hint"),
+    "nvrtc": ("so kernels cannot be compiled on the GPU", "warning"),
+    "cublas": ("so matrices cannot be multiplied on the GPU", "warning"),
+    "cusolver": ("so gpuinterop.linalg factors no matrices on the GPU", "hint"),
+    "cufft": ("so gpuinterop.fft transforms nothing on the GPU", "hint"),
 }
-# The wheels that the fixes recommend, by the driver's CUDA major version.
-RUNTIME_WHEELS = {
-    12: {name: f"{wheel}-cu12" for name, (wheel, *_) in _LIBRARIES.items()},
-    13: {name: f"'{wheel}=={version}.*'" for name, (wheel, version, *_) in _LIBRARIES.items()},
-}
-OLDEST, NEWEST = min(RUNTIME_WHEELS), max(RUNTIME_WHEELS)
+OLDEST, NEWEST = 12, 13  # CUDA major versions for which there are extras
 
 # How to install a library for a CUDA major version.
 _FOR_MAJOR = {
@@ -86,8 +76,9 @@ def _two_majors(facts: Report) -> list[Any]:
 
 
 def _missing(facts: Report, library: str) -> list[Any]:
-    where, wheel = facts.runtime.get(library, ""), RUNTIME_WHEELS[_wheels(facts)][library]
-    return [(where.removeprefix(MISSING), wheel)] if where.startswith(MISSING) else []
+    where = facts.runtime.get(library, "")
+    extra = f"{EXTRAS.get(library, '')}cu{_wheels(facts)}"
+    return [(where.removeprefix(MISSING), extra)] if where.startswith(MISSING) else []
 
 
 RULES = (
@@ -123,8 +114,6 @@ RULES = (
          "pip uninstall {it}, then pip install one of them"),
     Rule("ml_dtypes", lambda f: _if(not f.find("ml_dtypes")),
          "ml_dtypes is not installed: no bfloat16 and no 8-bit floats", "pip install ml_dtypes", "hint"),
-    Rule("cuda.core", lambda f: _if(f.find("cuda.core") and not f.find("cuda.bindings")),
-         "cuda-core is installed without cuda-bindings, and cannot be imported", "pip install cuda-bindings"),
     Rule("cuda-majors", _two_majors,
          "{it[0].distribution} {it[0].version} is built for CUDA {it[0].cuda}, other libraries for CUDA {it[1]}; the "
          "first import decides which one is loaded", "{it[2]}"),
@@ -140,8 +129,8 @@ RULES = (
     Rule("jax-cpu", lambda f: _if(f.devices and f.find("jax") and not f.find("jax plugin")),
          "JAX is installed without its CUDA plug-in, and there are GPUs",
          "pip install 'jax[cuda{wheels}]'", "hint"),
-    *(Rule(name, partial(_missing, library=name), f"lib{name} is missing, {lost}: {{it[0]}}", "pip install {it[1]}",
-           level) for name, (_, _, lost, level) in _LIBRARIES.items()),
+    *(Rule(name, partial(_missing, library=name), f"lib{name} is missing, {lost}: {{it[0]}}",
+           'pip install "gpuinterop[{it[1]}]"', level) for name, (lost, level) in _LIBRARIES.items()),
     Rule("tf32x3", lambda f: [row for row in f.devices if f.product_precision == "tf32x3" and row["compute"] != "9.0"],
          "the product precision is tf32x3, which needs a Hopper GPU: on {it[device]} cuBLAS multiplies as float32",
          "gpuinterop.set_product_precision('exact'), or 'tf32' where 10 bits suffice", "hint"),

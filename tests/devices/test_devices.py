@@ -228,8 +228,7 @@ def test_a_stream_that_was_never_made():
 def test_show_config(monkeypatch, capsys):
     monkeypatch.setenv("GPUINTEROP_CACHE_MB", "512")
     monkeypatch.setenv("GPUINTEROP_DEVICE", "")
-    assert gi.show_config("dicts")["environment"]["GPUINTEROP_CACHE_MB"] == "512"
-    assert gi.show_config() is None
+    gi.show_config()
     printed = capsys.readouterr().out
     assert '"GPUINTEROP_CACHE_MB": "512"' in printed
     assert "GPUINTEROP_DEVICE" not in printed

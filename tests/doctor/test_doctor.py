@@ -28,7 +28,7 @@ def test_json_and_text_contain_the_same():
     assert data["schema"] == module.SCHEMA
     assert data["ok"] == report.ok
     assert all(f.fix and f.text and f.code for f in report.findings)
-    assert {"system", "driver", "devices", "streams", "libraries", "runtime", "memory",
+    assert {"system", "driver", "devices", "libraries", "runtime", "memory",
             "environment", "findings"} < set(data)  # fmt: skip
     text = str(report)
     assert all(f"\n{row['library']:16} {row['version']}" in text for row in data["libraries"])

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gpuinterop.doctor import Report
-from gpuinterop.doctor.rules import RULES, RUNTIME_WHEELS, diagnose
+from gpuinterop.doctor.rules import RULES, diagnose
 from gpuinterop.exchange.package_versions import Installed
 
 WELL = [Installed("ml_dtypes", "ml_dtypes", "0.6.0")]
@@ -78,9 +78,9 @@ MIXES = {
     "three products on Ampere": (
         (), {"devices": [{**GPU, "compute": "8.0"}], "product_precision": "tf32x3"}, "tf32x3", "hint", "exact",
     ),
-    "no nvrtc": ((), missing("nvrtc"), "nvrtc", "warning", "pip install 'nvidia-cuda-nvrtc==13.*'"),
-    "no cublas, CUDA 12": ((), missing("cublas", "12.4"), "cublas", "warning", "pip install nvidia-cublas-cu12"),
-    "no cublas, CUDA 14": ((), missing("cublas", "14.1"), "cublas", "warning", "pip install 'nvidia-cublas==13.*'"),
+    "no nvrtc": ((), missing("nvrtc"), "nvrtc", "warning", 'pip install "gpuinterop[cu13]"'),
+    "no cublas, CUDA 12": ((), missing("cublas", "12.4"), "cublas", "warning", 'pip install "gpuinterop[cu12]"'),
+    "no cublas, CUDA 14": ((), missing("cublas", "14.1"), "cublas", "warning", 'pip install "gpuinterop[cu13]"'),
     "no ml_dtypes": ((), {"libraries": []}, "ml_dtypes", "hint", "pip install ml_dtypes"),
     "launches that wait": ((), {"environment": {"CUDA_LAUNCH_BLOCKING": "1"}}, "blocking", "hint", "unset"),
     "a gnumpy for Python 2": (
@@ -90,7 +90,6 @@ MIXES = {
     "torch without CUDA": ((lib("torch", "2.13.0+cpu", 0),), {}, "torch-cpu", "hint", "for CUDA 13"),
     "jax without its plugin": ((lib("jax", "0.11"),), {}, "jax-cpu", "hint", "jax[cuda13]"),
     "a broken library": ((BROKEN_WARP,), {}, "installation", "warning", "--force-reinstall warp-lang"),
-    "cuda.core alone": ((lib("cuda.core", "1.2"),), {}, "cuda.core", "warning", "cuda-bindings"),
     "a driver that does not answer": (
         (), {"driver": {"kernel_module": "580", "reason": "no libcuda"}, "devices": []}, "driver", "warning", "",
     ),
@@ -112,15 +111,12 @@ def test_versions_that_do_not_work_together_are_reported_with_a_fix(name):
     assert driver_facts.get("default_device_fault", "") in finding.text
 
 
-def test_the_wheels_are_those_of_the_extras():
+def test_the_fixes_name_extras_of_the_package():
     text = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
-    for major, wheels in RUNTIME_WHEELS.items():
-        rows = [
-            line for line in text.splitlines() if re.match(rf"((linalg|fft)-)?cu{major} = ", line)
-        ]
-        assert len(rows) == 3
-        named = {re.split("[<>=]", word)[0] for word in re.findall(r'"([^"]+)"', "".join(rows))}
-        assert named == {wheel.strip("'").partition("=")[0] for wheel in wheels.values()}
+    for name in ("nvrtc", "cublas", "cusolver", "cufft"):
+        for cuda in ("12.4", "13.0"):
+            extra = re.search(r"\[(.+)\]", only(found(**missing(name, cuda))).fix)[1]
+            assert re.search(rf"^{extra} = .*nvidia-(cuda-)?{name}", text, re.MULTILINE)
 
 
 def test_a_driver_before_cuda_12():
@@ -130,7 +126,7 @@ def test_a_driver_before_cuda_12():
     assert findings["driver-old"].level == "warning"
     assert "11.4" in findings["driver-old"].text
     assert findings["jax-cpu"].fix.endswith("pip install 'jax[cuda12]'")
-    assert findings["nvrtc"].fix == "pip install nvidia-cuda-nvrtc-cu12"
+    assert findings["nvrtc"].fix == 'pip install "gpuinterop[cu12]"'
     assert only(found(CUPY_13, **driver(cuda="11.8"))).code == "driver-old"
 
 
