@@ -5,8 +5,7 @@ checksum of its name and its code. A file with a wrong checksum is replaced. Fil
 counted, changed or removed.
 
 Machine code has all rights of the process, so a folder into which another user could put it is neither read
-nor written. The rule is that of OpenSSH for keys: the folder and its files belong to the user or to root, and
-no other user may write to them, nor to any folder above, except one with the sticky bit, such as /tmp.
+nor written: the folder belongs to the user or to root, and no other user may write to it.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import stat
 import tempfile
 import time
 import warnings
@@ -55,28 +53,6 @@ def _limit() -> int:
         return _DEFAULT_MEGABYTES
 
 
-def _others_may_write(status: os.stat_result) -> str | None:
-    """Return why another user could change a file or the names in a folder, or None."""
-    if status.st_uid not in (0, os.geteuid()):
-        return f"belongs to user {status.st_uid}"
-    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return f"may be written by others (mode {stat.S_IMODE(status.st_mode):o})"
-    return None
-
-
-def _distrust(folder: Path) -> str | None:
-    """Return why another user could put files into `folder`, which has no symbolic link in it, or None."""
-    for path in (folder, *folder.parents):
-        status = path.stat(follow_symlinks=False)
-        # In a folder with the sticky bit no user can rename or replace what belongs to another one.
-        sticky = (
-            path != folder and status.st_mode & stat.S_ISVTX and status.st_uid in (0, os.geteuid())
-        )
-        if not sticky and (why := _others_may_write(status)):
-            return f"{path} {why}"
-    return None
-
-
 class DiskCache:
     """Files in one folder, which several processes may use at once. Only the first problem warns."""
 
@@ -90,50 +66,46 @@ class DiskCache:
             self._warned = True
             warnings.warn(f"{problem}; {fix}", RuntimeWarning, stacklevel=2)
 
-    def _folder(self) -> Path | None:
-        """Return the folder without symbolic links; None, with a warning, if others could put files into it.
-
-        Raises OSError if the folder does not exist.
-        """
-        folder = self.directory.resolve(strict=True)
-        why = _distrust(folder)
-        if why is None:
-            return folder
+    def _trusts(self, folder: os.stat_result) -> bool:
+        """Return whether no other user can put files into the folder, or warn."""
+        if folder.st_uid not in (0, os.geteuid()):
+            why = f"it belongs to user {folder.st_uid}"
+        elif folder.st_mode & 0o022:
+            why = f"others may write to it (mode {folder.st_mode & 0o777:o})"
+        else:
+            return True
         self._warn(
             f"compiled kernels are neither read from nor kept in {self.directory}, because {why}",
             "take the right to write from others (chmod go-w), or set GPUINTEROP_CACHE_DIR to a folder of your own",
         )
-        return None
+        return False
 
     def get(self, name: str) -> bytes | None:
         """Return the entry `name`; None if there is none that is whole and safe."""
         if self.limit_bytes <= 0:
             return None
+        path = self.directory / f"{_PREFIX}{name}"
         try:
-            folder = self._folder()
-            return None if folder is None else self._read(folder, name)
-        except (OSError, RuntimeError, MemoryError):  # RuntimeError: symbolic links in a circle
-            return None
-
-    def _read(self, folder: Path, name: str) -> bytes | None:
-        path = folder / f"{_PREFIX}{name}"
-        # Nonblocking, because a pipe would wait for a writer.
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(handle, "rb") as file:
-            status = os.fstat(handle)
-            if not stat.S_ISREG(status.st_mode) or _others_may_write(status):
+            # By its handle, because another folder may take the place of this one after the test.
+            folder = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                if not self._trusts(os.fstat(folder)):
+                    return None
+                handle = os.open(path.name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
+            finally:
+                os.close(folder)
+            with os.fdopen(handle, "rb") as file:
+                data, status = file.read(), os.fstat(handle)
+            body, trailer = data[:-_TRAILER], data[-_TRAILER:]
+            if trailer != _trailer(name, body):
+                path.unlink()
                 return None
-            if status.st_size > self.limit_bytes + _TRAILER:
-                return None
-            data = file.read()
-        body, trailer = data[:-_TRAILER], data[-_TRAILER:]
-        if trailer != _trailer(name, body):
-            path.unlink()
+        except (OSError, MemoryError):
             return None
         # Eviction starts with the oldest time stamps. One update a day is enough.
         if time.time() - status.st_mtime > 86_400:
             with contextlib.suppress(OSError):
-                os.utime(path, follow_symlinks=False)
+                os.utime(path)
         return body
 
     def put(self, name: str, body: bytes) -> None:
@@ -141,27 +113,26 @@ class DiskCache:
         if self.limit_bytes <= 0:
             return
         try:
-            _make_private(self.directory)
-            folder = self._folder()
-            if folder is None:
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not self._trusts(self.directory.stat()):
                 return
-            handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{_PREFIX}new-")
+            handle, temporary = tempfile.mkstemp(dir=self.directory, prefix=f".{_PREFIX}new-")
             try:
                 with os.fdopen(handle, "wb") as file:
                     file.write(body + _trailer(name, body))
                 # A rename, so that readers see either the old file or the whole new one.
-                os.replace(temporary, folder / f"{_PREFIX}{name}")  # noqa: PTH105  (mkstemp gives a string)
+                os.replace(temporary, self.directory / f"{_PREFIX}{name}")  # noqa: PTH105  (mkstemp gives a string)
             except OSError:
                 with contextlib.suppress(OSError):
                     os.unlink(temporary)  # noqa: PTH108
                 raise
-        except (OSError, RuntimeError) as error:
+        except OSError as error:
             self._warn(
                 f"compiled kernels cannot be kept in {self.directory} ({error})",
                 "set GPUINTEROP_CACHE_DIR to a writable folder",
             )
             return
-        self._bound(folder)
+        self._bound(self.directory)
 
     def _bound(self, folder: Path) -> None:
         entries = _entries(folder)
@@ -180,13 +151,6 @@ class DiskCache:
 def _trailer(name: str, body: bytes) -> bytes:
     # With the name, so that a renamed entry is none.
     return _MAGIC + hashlib.sha256(name.encode() + b"\0" + body).digest()
-
-
-def _make_private(folder: Path) -> None:
-    """Make a folder and those above it that are missing; only the user may write to them."""
-    for path in (*reversed(folder.parents), folder):
-        if not path.is_dir():
-            path.mkdir(mode=0o700, exist_ok=True)
 
 
 def _entries(folder: Path) -> list[tuple[float, int, Path]]:
