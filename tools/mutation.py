@@ -145,6 +145,11 @@ class Worker:
         packages = next(venv.glob("lib/python*/site-packages"))
         shared = [path for path in sys.path if path.endswith("site-packages")]
         (packages / "mutation.pth").write_text("\n".join([str(place), *shared]) + "\n")
+        # cuda-pathfinder searches for CUDA's libraries in the environment's own folder.
+        for wheels in [Path(path, "nvidia") for path in shared if Path(path, "nvidia").exists()][
+            :1
+        ]:
+            (packages / "nvidia").symlink_to(wheels)
         self.python = venv / "bin/python"
         self.original = core.module if core else self.installed_core(tree)
         self.module = place / "gpuinterop" / self.original.name

@@ -196,7 +196,7 @@ Layout Layout::permuted(const int64_t* axes, int n, const char* where) const {
   Layout out = with_ndim(ndim_);
   for (int i = 0; ok && i < n; ++i) {
     const int64_t axis = axes[i];
-    ok = axis >= 0 && axis < ndim_ && !(used_axes >> axis & 1);
+    ok = !(used_axes >> axis & 1);
     if (!ok) break;
     used_axes |= uint64_t{1} << axis;
     out.shape()[i] = shape()[axis];

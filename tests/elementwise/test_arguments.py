@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 from helpers.property_tests import examples
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import gpuinterop as gi
@@ -51,13 +51,12 @@ def test_out_with_overlapping_elements_is_refused(x, folded, call):
 
 
 @examples(300)
-@given(data=st.data())
-def test_out_is_accepted_if_its_elements_do_not_overlap(data):
-    n = data.draw(st.integers(1, 3))
-    shape = [data.draw(st.integers(1, 5)) for _ in range(n)]
-    steps = [data.draw(st.integers(-12, 12)) for _ in range(n)]
+@given(st.lists(st.tuples(st.integers(1, 5), st.integers(-12, 12)), min_size=1, max_size=3))
+@example([(2, 2), (4, 4), (2, 14)])  # only x[1, 3, 0] and x[0, 0, 1] have one place
+def test_out_is_accepted_if_its_elements_do_not_overlap(layout):
+    shape, steps = map(list, zip(*layout, strict=True))
     out = gi.GpuArray(np.zeros(400, np.int16), device="cpu")._restrided(shape, steps, 200)
-    places = np.indices(shape).reshape(n, -1).T @ np.array(steps)
+    places = np.indices(shape).reshape(len(shape), -1).T @ np.array(steps)
     own = len(set(places.tolist())) == len(places)
     call = functools.partial(gi.negative, gi.zeros(shape, np.int16, device="cpu"), out=out)
     if own:
