@@ -37,6 +37,7 @@ from performance_targets import (
     PRODUCTS,
     PROGRAMS,
     PROMISES,
+    RATIOS,
     READS,
     TRANSFERS,
     WHY,
@@ -238,6 +239,27 @@ def functions_table(record: dict[str, Any] | None) -> str:
     return "\n".join(table(["", *names], rows))
 
 
+def ratios_table(name: str) -> str:
+    """Return the figures of a record, with the time over that of the faster other library and its target."""
+    record = recorded(name)
+    assert record
+    others = [who for who in next(iter(record["rows"].values())) if who != GPUINTEROP]
+    rows, missed, targets = [], 0, 0
+    for row, of in record["rows"].items():
+        figures = [of[who] for who in others if who in of]
+        ratio = max(figures) / of[GPUINTEROP] if is_rate(record) else of[GPUINTEROP] / min(figures)
+        target = next((v for text, v in RATIOS[name].items() if re.match(text, row)), None)
+        targets += target is not None
+        beyond = target is not None and round(ratio, 2) > target
+        missed += beyond
+        shown = "" if target is None else f"{target:g}"
+        cells = [figure(of.get(who)) for who in (GPUINTEROP, *others)]
+        rows.append([row, *cells, f"**{ratio:.2f}**" if beyond else f"{ratio:.2f}", shown])
+    head = ["", *(NAMES.get(who, who) for who in (GPUINTEROP, *others)), "ratio", "target"]
+    count = f"{missed} of {targets} targets {'is' if missed == 1 else 'are'} missed."
+    return "\n".join([f"{record['unit']}. {count}", "", *table(head, rows)])
+
+
 def promises_table(found: dict[str, dict[str, Any]]) -> list[str]:
     rows = (
         [
@@ -367,6 +389,7 @@ def page() -> str:
         "processor": processor(found["cpu"]),
         "functions": functions_table(recorded("functions")),
         "functions on a GPU": functions_table(recorded("functions-cuda")),
+        **{name: ratios_table(name) for name in RATIOS},
         "losses": wrapped("\n".join(losses(found))),
         "promises": "\n".join(promises_table(found)),
         "sizes": every_size(),

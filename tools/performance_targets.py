@@ -336,3 +336,30 @@ WHY: dict[tuple[str, str], str] = {
     ("gemm", "(8192x8192).T @ vector"): "Columns are added in parts, as accurately as a sum; "
     "cuBLAS's gemv makes one pass with plain float32 sums.",
 }  # fmt: skip
+
+# The time over that of the faster other library, for the rows that an expression finds. The first expression counts.
+RATIOS = {
+    "sorting": {
+        r"(arg)?sort (rows|columns)": 0.70,
+        r"argsort \w+ 2\^2": 0.85,
+        r"sort \w+ 2\^2": 1.05,
+        r"cumsum \w+64 2\^2": 1.1,
+        r"cumsum \w+ 2\^2": 1.0,
+        "cumsum axis 0": 0.15,
+        "cumsum axis 1": 0.55,
+        "searchsorted": 1.12,
+        "unique_values": 1.1,
+        "unique_all": 0.6,
+    },
+    "random": {r"uniform, \w+, 2\^26": 0.75, r"normal, \w+, 2\^26": 0.95},
+    "algebra": {
+        r"\w+ 1024 of": 1.05,
+        r"cholesky \d{4}": 1.0,
+        r"svd \d{4}": 0.5,
+        r"inv \d{4}": 1.15,
+        r"(solve|qr|eigh|eigvalsh|det) \d{4}": 1.08,
+        r"\w+ 64x64": 1.25,
+        r"fft 1024 |rfft 1024 ": 1.0,
+        "fft|ifft|rfft|irfft|fft2": 1.02,
+    },
+}
