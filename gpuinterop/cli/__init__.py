@@ -27,6 +27,7 @@ COMMANDS = {
     "bench": "time calls in gpuinterop and in the installed libraries",
     "run": "run a program that was written for Theano",
     "version": "print the versions of gpuinterop, Python and NumPy, and the machine",
+    "completion": "print a script with which bash or zsh completes commands and options",
 }
 
 HELP = """\

@@ -12,7 +12,7 @@ import gpuinterop as gi
 from gpuinterop.cli import main
 from gpuinterop.testing import LAYOUTS, Cell, Library, Matrix
 
-COMMANDS = ("doctor", "matrix", "explain", "draw", "demo", "bench", "run", "version")
+COMMANDS = ("doctor", "matrix", "explain", "draw", "demo", "bench", "run", "version", "completion")
 
 
 def test_help_lists_every_command(capsys):

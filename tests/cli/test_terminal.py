@@ -1,9 +1,10 @@
-"""What a terminal gets: colours, progress, and Ctrl-C without a traceback."""
+"""What a terminal gets: colours, progress, completion, and Ctrl-C without a traceback."""
 
 import os
 import pty
 import re
 import select
+import shutil
 import subprocess
 import sys
 import time
@@ -21,17 +22,18 @@ MATRIX = [
 ]
 
 
-def seen(command, seconds=30, **variables):
-    """Return what a command writes to its terminal until it ends."""
+def seen(command, typed="", until="\0", seconds=30, **variables):
+    """Return what a command writes to its terminal until it ends or has written `until`."""
     ours, its = pty.openpty()
-    around = {k: v for k, v in os.environ.items() if k != "NO_COLOR"}
+    around = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "PS1")}
     process = subprocess.Popen(
         command, stdin=its, stdout=its, stderr=its, start_new_session=True,
         env={**around, "TERM": "xterm", **variables},
     )  # fmt: skip
     os.close(its)
+    os.write(ours, typed.encode())
     text, end = "", time.monotonic() + seconds
-    while time.monotonic() < end:
+    while until not in text and time.monotonic() < end:
         if select.select([ours], [], [], 0.2)[0]:
             try:
                 text += os.read(ours, 65536).decode()
@@ -118,3 +120,18 @@ def test_an_interrupt_prints_no_traceback(slow):
     around = {**os.environ, "INTERRUPT": "1"}
     done = subprocess.run(MATRIX, env=around, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (130, "gpuinterop matrix: interrupted\n")
+
+
+@pytest.mark.parametrize(
+    ("shell", "options"), [("bash", ["--norc", "--noprofile", "-i"]), ("zsh", ["-f", "-i"])]
+)
+def test_a_shell_completes_commands_options_and_values(shell, options, tmp_path):
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    done = subprocess.run([*GPUINTEROP, "completion", shell], capture_output=True, check=True)
+    (tmp_path / "script").write_bytes(done.stdout)
+    (tmp_path / "matrix.json").touch()
+    typed = f". {tmp_path}/script\ngpuinterop expl\t--lay\tfli\t--to tor\t-x {tmp_path}/matr\t"
+    text = seen([shell, *options], typed, until="matrix.json", PS1="> ", HOME=str(tmp_path))
+    words = re.sub(r"\x1b\[[?\d]*[a-zA-Z]| ?\x08", "", text)
+    assert "gpuinterop explain --layout flipped --to torch -x " in " ".join(words.split())

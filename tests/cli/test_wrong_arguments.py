@@ -74,6 +74,7 @@ def test_wrong_arguments_are_refused(run, words, message, tmp_path):
     [
         (["matrix", "--outptu=x"], "unknown argument --outptu=x; did you mean --output?"),
         (["version", "left", "over"], "gpuinterop version: error: unknown argument left\n"),
+        (["completion", "fish"], "invalid choice: 'fish'"),
     ],
 )
 def test_wrong_options_print_the_usage_of_the_command(capsys, words, message):
