@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.util
+import textwrap
 from pathlib import Path
 
 from gpuinterop.theano.flags import KNOWN
@@ -23,7 +24,7 @@ example: gpuinterop run check1.py
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the script and its arguments."""
-    parser.epilog = EPILOG.format(flags=", ".join(KNOWN))
+    parser.epilog = EPILOG.format(flags=textwrap.fill(", ".join(KNOWN), 110))
     parser.add_argument(
         "--python2", action="store_true", help="translate a program that is valid Python 3, too"
     )
