@@ -111,6 +111,12 @@ def test_links_resolve(page):
     assert not broken
 
 
+@pytest.mark.parametrize("page", [page for page in PAGES if page.parent.name != "adr"], ids=title)
+def test_text_names_what_it_means(page):
+    text = re.sub(r"^\|.*", "", prose(page), flags=re.M)  # cells of tables are short
+    assert not re.findall(r"\b(?:that one|those (?:of|that)|such a|the latter)\b", text, flags=re.I)
+
+
 def test_sentences_are_short(capsys):
     assert tool("readability").main([]) == 0, capsys.readouterr().out
 
