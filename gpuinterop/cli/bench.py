@@ -11,6 +11,7 @@ import json
 import os
 import statistics
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -166,13 +167,14 @@ def measure(device: str, names: Any, size: int, seconds: float) -> dict[str, Any
     load = os.getloadavg()[0] / (
         os.cpu_count() or 1
     )  # of other programs, before this one adds its own
-    libraries, absent = libraries_on(device, names)
+    shown = partial(progress, "gpuinterop bench")
+    libraries, absent = libraries_on(device, shown(names))
     modules = {GPUINTEROP: gi, **libraries}
     values = values_of(size)
     arrays = {name: arrays_of(name, module, device, values) for name, module in modules.items()}
     waits = waiting(libraries, device)
     found, failed = {}, {}
-    for row in progress("gpuinterop bench", ROWS):
+    for row in shown(ROWS):
         right = row.other.get("numpy", row.run)(np, argparse.Namespace(**values))  # type: ignore[misc]
         calls: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {}
         for name, module in modules.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from gpuinterop.cli.terminal import say, waiting
+from gpuinterop.cli.terminal import say, show_seconds
 from gpuinterop.doctor import doctor
 
 
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the report."""
-    with waiting("gpuinterop doctor"):
+    with show_seconds("gpuinterop doctor"):
         report = doctor(trial=not arguments.quick)
     if arguments.json:
         print(report.to_json(indent=1))

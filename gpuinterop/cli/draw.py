@@ -8,7 +8,7 @@ import json
 import gpuinterop as gi
 from gpuinterop.arrays.dtypes import as_supported_dtype
 from gpuinterop.cli.explain import numbers_of, target_of
-from gpuinterop.cli.terminal import say
+from gpuinterop.cli.terminal import say, show_seconds
 from gpuinterop.cli.views import GRAMMAR, add_expression, parse, view_of
 from gpuinterop.errors.context import reraise_from
 
@@ -44,7 +44,8 @@ def run(arguments: argparse.Namespace) -> int:
     tree = parse(arguments.expression)
     with reraise_from("--shape"):
         x = gi.empty(shape, dtype, device="cpu")
-    drawing = gi.draw(view_of(tree, x), None if arguments.to is None else target_of(arguments.to))
+    with show_seconds("gpuinterop draw"):  # importing a library may take seconds
+        drawing = gi.draw(view_of(tree, x), arguments.to and target_of(arguments.to))
     if arguments.svg:
         with reraise_from("--svg"):
             drawing.save(arguments.svg)

@@ -15,7 +15,7 @@ import gpuinterop as gi
 from gpuinterop.arrays.core_view import byte_range, c_strides
 from gpuinterop.arrays.dtypes import as_supported_dtype
 from gpuinterop.cli import STRICT, device_of, layouts_in_help, nearest
-from gpuinterop.cli.terminal import say, waiting
+from gpuinterop.cli.terminal import say, show_seconds
 from gpuinterop.cli.views import GRAMMAR, add_expression, parse, view_of
 from gpuinterop.errors import ArgumentTypeError
 from gpuinterop.errors.context import reraise_from
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
     x = view_of(
         tree, array_of(arguments.shape, arguments.layout, arguments.dtype, arguments.device)
     )
-    with waiting("gpuinterop explain"):  # importing a library may take seconds
+    with show_seconds("gpuinterop explain"):  # importing a library may take seconds
         plan = gi.explain(x, target, arguments.copyif)
     if arguments.json:
         words = ("library", "outcome", "reason", "code", "axis", "bytes", "fix", "where", "got")

@@ -71,7 +71,7 @@ def _dots(items: Iterable[T]) -> Iterator[T]:
 
 
 @contextmanager
-def waiting(what: str) -> Iterator[None]:
+def show_seconds(what: str) -> Iterator[None]:
     """Show the seconds of a block that has no items, after the first, as `progress` shows items."""
     ended = threading.Event()
 

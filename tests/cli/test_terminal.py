@@ -109,11 +109,12 @@ def test_progress_is_that_of_tqdm_or_rich_or_a_dot_a_second(slow, tmp_path, modu
     assert seen(MATRIX).startswith(f"{shown.format('gpuinterop matrix')}cpu, float32\r\n")
 
 
-def test_a_command_without_items_shows_its_seconds(tmp_path, monkeypatch):
+@pytest.mark.parametrize("command", ["explain", "draw"])
+def test_a_command_without_items_shows_its_seconds(command, tmp_path, monkeypatch):
     late = "import time\ntime.sleep(3)\nraise ImportError"
     write(tmp_path, {**NO_TQDM, **NO_RICH, "torch.py": late})
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
-    assert re.match(r"\.+\r\nto_torch", seen([*GPUINTEROP, "explain", "--shape=3", "--to=torch"]))
+    assert re.match(r"\.+\r\n\w", seen([*GPUINTEROP, command, "--shape=3", "--to=torch"]))
 
 
 def test_an_interrupt_prints_no_traceback(slow):
