@@ -75,6 +75,7 @@ NB_MODULE(_core, m) {
   gpuinterop::register_programs(m);
   gpuinterop::register_converters(m);
   gpuinterop::register_plans(m);
+  gpuinterop::register_planned(m);
   gpuinterop::register_blas(m);
   gpuinterop::register_linalg(m);
   gpuinterop::register_fft(m);

@@ -20,6 +20,7 @@ from gpuinterop.index import join_split, take_put
 from gpuinterop.index.masks import may_wait
 
 
+@_core._meshing
 def meshgrid(
     *xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy"
 ) -> tuple[Any, ...]:

@@ -18,7 +18,7 @@ from gpuinterop.elementwise.calls import FUNCTIONS
 from gpuinterop.errors import GpuInteropError
 from gpuinterop.errors.messages import refused_by_numpy
 from gpuinterop.fusion.fuse import fuse
-from gpuinterop.reduce.softmax import softmax_of_rows
+from gpuinterop.reduce.softmax import rows_by_core, softmax_of_rows
 
 from . import contractions
 
@@ -248,6 +248,7 @@ _fused_softmax = fuse(_softmax, static_argnames="axis")
 _fused_log_softmax = fuse(_log_softmax, static_argnames="axis")
 
 
+@rows_by_core(False)
 def softmax(x: Any, axis: int | tuple[int, ...] | None = -1) -> Any:
     """Return exp(x), divided by its sum over axes, without overflow.
 
@@ -260,6 +261,7 @@ def softmax(x: Any, axis: int | tuple[int, ...] | None = -1) -> Any:
     return _over(_fused_softmax, x, axis, "softmax")
 
 
+@rows_by_core(True)
 def log_softmax(x: Any, axis: int | tuple[int, ...] | None = -1) -> Any:
     """Return the logarithm of `softmax`, also where that rounds to 0.
 
@@ -276,10 +278,9 @@ def _over(function: Any, x: Any, axis: Any, where: str) -> Any:
     (x,) = results.as_operands(where, x)
     try:
         axes = _core.read_axes(axis, x.ndim, where)
-        if axes == (x.ndim - 1,):
-            found = softmax_of_rows(x, function is _fused_log_softmax)
-            if found is not None:
-                return found
+        found = softmax_of_rows(where == "log_softmax", x, axis)  # of what has become an array
+        if found is not None:
+            return found
         # One int is a constant that the core compares; a tuple makes Python look the function up.
         axis = axes if len(axes) != 1 else axes[0]
         if not x.size:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import struct
-from functools import lru_cache
-from typing import Any
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Any, TypeVar
 
 import numpy as np
 
 from gpuinterop import _core
+from gpuinterop.arrays.core_view import core_view
 from gpuinterop.arrays.dtypes import STORAGE, WORKING, dtype_id, name_of
 from gpuinterop.jit import kernel_text
 from gpuinterop.jit.compiler import loaded_kernels
@@ -16,6 +18,7 @@ from gpuinterop.jit.texts import program
 
 from .codegen import INPUT, OUTPUT, KernelLaunch, Output, Patch
 
+Function = TypeVar("Function")
 DTYPES = frozenset(map(np.dtype, ("float16", "float32", "float64")))
 # Threads of a block, and elements of a thread; shorter rows would leave most threads of many blocks without work.
 FORMS = ((32, 1), (64, 2), (128, 4), (256, 4), (512, 8), (512, 16))
@@ -29,12 +32,22 @@ def text(dtype: str, logarithm: bool, threads: int, items: int) -> str:
     return program(values, types, kernel_text("reduce/softmax.cuh"))
 
 
-def softmax_of_rows(x: Any, logarithm: bool) -> Any:
-    """Return softmax, or its logarithm, along the last axis; None for an array that the kernel does not take."""
-    if x.dtype not in DTYPES or x.device.type == "cpu" or not x.is_c_contiguous():
-        return None
-    plan = _plan(x.device.index, logarithm, x.dtype, x.shape)
+def rows_by_core(logarithm: bool) -> Callable[[Function], Function]:
+    """Return the decorator of softmax, or of its logarithm, by which the core carries out calls for rows on a GPU."""
+    return _core.planned(partial(_plan_of, logarithm), "x axis")
+
+
+def softmax_of_rows(logarithm: bool, x: Any, axis: Any) -> Any:
+    """Return softmax, or its logarithm, along an axis on a GPU; None if another way is necessary or faster."""
+    plan = None if x.device.type == "cpu" else _plan_of(logarithm, x, axis)
     return None if plan is None else plan.run((x,), None)
+
+
+def _plan_of(logarithm: bool, x: Any, axis: Any = -1) -> Any:
+    axes, seen = _core.read_axes(axis, x.ndim, "softmax"), core_view(x)
+    if axes != (seen.ndim - 1,) or x.dtype not in DTYPES or not seen.is_c_contiguous():
+        return None
+    return _plan(seen.device.index, logarithm, x.dtype, tuple(seen.shape))
 
 
 @lru_cache(maxsize=1024)

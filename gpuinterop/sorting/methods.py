@@ -84,6 +84,7 @@ class SortingMethods(_core.Array):
         """
         return _module("sort").argpartition(self, kth, axis)
 
+    @_core.planned(lambda x, **o: _module("scan").plan_of("sum", x, **o), "self axis dtype")
     @_core.by_numpy(np.ndarray.cumsum, "self axis dtype")
     def cumsum(self: Self, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
         """Return the running sums along `axis`; see `gpuinterop.cumsum`.
@@ -96,6 +97,7 @@ class SortingMethods(_core.Array):
         """
         return _module("scan").cumsum(self, axis, dtype, out)
 
+    @_core.planned(lambda x, **o: _module("scan").plan_of("prod", x, **o), "self axis dtype")
     @_core.by_numpy(np.ndarray.cumprod, "self axis dtype")
     def cumprod(self: Self, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
         """Return the running products along `axis`; see `gpuinterop.cumprod`.
@@ -108,6 +110,7 @@ class SortingMethods(_core.Array):
         """
         return _module("scan").cumprod(self, axis, dtype, out)
 
+    @_core.planned(lambda *xs, **o: _module("search").plan_of(*xs, **o), "self v side", 2)
     @_core.by_numpy(np.ndarray.searchsorted, "self v side", 2)
     def searchsorted(self, v: Any, side: str = "left", sorter: Any = None) -> Any:
         """Return where to insert the elements of `v` into this sorted array; see `gpuinterop.searchsorted`.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -75,6 +75,28 @@ SCANS: dict[str, Scan] = {
 # ---- functions ------------------------------------------------------------------------------------
 
 
+def plan_of(name: str, x: Any, axis: Any = None, dtype: Any = None) -> Any:
+    """Return the plan of a scan of an array on a GPU; None if one plan is not enough."""
+    source = results.plain(x)
+    if not source.size or not source.is_c_contiguous():
+        return None
+    if axis is None or not source.ndim:
+        source, axis = source.reshape(-1), axis or 0
+    along = _core.read_axis(axis, source.ndim, name)
+    if dtype is not None:
+        dtype = as_supported_dtype(dtype, name)
+    dtype = _dtype_of_result(name, source.dtype, dtype, name)
+    n, inner = source.shape[along], math.prod(source.shape[along + 1 :])
+    if _has_few_columns(source, n, inner):
+        return None
+    return _plan_for(name, source, n, inner, dtype, source.ptr % 16 == 0)
+
+
+def _plan_of_cumulative(name: str, x: Any, axis: Any = None, dtype: Any = None) -> Any:
+    return None if axis is None and x.ndim > 1 else plan_of(name, x, axis, dtype)
+
+
+@_core.planned(partial(plan_of, "sum"), "x axis dtype")
 @_core.by_numpy(np.cumsum, "x axis dtype")
 def cumsum(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the running sums of x along `axis`; None flattens x first.
@@ -91,6 +113,7 @@ def cumsum(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None) 
     return _scan("sum", x, axis, dtype, out, "cumsum")
 
 
+@_core.planned(partial(plan_of, "prod"), "x axis dtype")
 @_core.by_numpy(np.cumprod, "x axis dtype")
 def cumprod(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the running products of x along `axis`; None flattens x first. See `cumsum`.
@@ -104,6 +127,7 @@ def cumprod(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None)
     return _scan("prod", x, axis, dtype, out, "cumprod")
 
 
+@_core.planned(partial(_plan_of_cumulative, "sum"), "x * axis dtype")
 @_core.by_numpy(np.cumulative_sum, "x * axis dtype")
 def cumulative_sum(
     x: Any,
@@ -127,6 +151,7 @@ def cumulative_sum(
     return _cumulative("sum", x, axis, dtype, out, include_initial, "cumulative_sum")
 
 
+@_core.planned(partial(_plan_of_cumulative, "prod"), "x * axis dtype")
 @_core.by_numpy(np.cumulative_prod, "x * axis dtype")
 def cumulative_prod(
     x: Any,
@@ -278,11 +303,9 @@ def _on_device(
         source = source._copied(where)
     shape = source.shape
     n, inner = shape[along], math.prod(shape[along + 1 :])
-    groups = source.size // (n * inner) * -(-inner // _COLUMNS)
-    few = 2 * inner < _COLUMNS or 2 * groups < multiprocessors(source.device.index)
     if target is None:
         target = results.new_like(source, shape, dtype, where, cls)
-    if inner > 1 and n > FEW and few:  # too few columns for the kernel of columns
+    if _has_few_columns(source, n, inner):
         lines = source.swapaxes(along, -1)._copied(where)
         scanned = _run(name, lines, n, 1, results.new_like(lines, lines.shape, dtype, where))
         scanned = scanned.swapaxes(along, -1)
@@ -294,13 +317,24 @@ def _on_device(
     return target
 
 
+def _has_few_columns(source: Any, n: int, inner: int) -> bool:
+    """Return whether an array has too few columns for the kernel of columns."""
+    groups = source.size // (n * inner) * -(-inner // _COLUMNS)
+    few = 2 * inner < _COLUMNS or 2 * groups < multiprocessors(source.device.index)
+    return inner > 1 and n > FEW and few
+
+
 def _run(name: str, source: Any, n: int, inner: int, out: Any) -> Any:
     """Scan the middle axis of a C-contiguous array of shape (..., n, inner) into another one."""
     aligned = source.ptr % 16 == 0 and out.ptr % 16 == 0
-    plan = _plan(
-        source.device.index, name, source.dtype, out.dtype, source.shape, n, inner, aligned
-    )
-    return plan.run((source,), (out,))
+    return _plan_for(name, source, n, inner, out.dtype, aligned).run((source,), (out,))
+
+
+def _plan_for(
+    name: str, source: Any, n: int, inner: int, dtype: np.dtype[Any], aligned: bool
+) -> Any:
+    device = source.device.index
+    return _plan(device, name, source.dtype, dtype, source.shape, n, inner, aligned)
 
 
 @lru_cache(maxsize=1024)

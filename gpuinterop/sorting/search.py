@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import struct
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.arrays.dtypes import LETTERS, STORAGE, name_of
+from gpuinterop.arrays.dtypes import LETTERS, STORAGE, WORKING, dtype_id, name_of
 from gpuinterop.arrays.numpy_views import as_numpy_view, wrap_numpy
 from gpuinterop.arrays.scalars import LISTS, is_scalar_or_list
 from gpuinterop.elementwise import results
@@ -25,6 +26,7 @@ from gpuinterop.index.take_put import put, take
 from gpuinterop.jit import kernel_text
 from gpuinterop.jit.compiler import kernels_of
 from gpuinterop.jit.texts import program
+from gpuinterop.reduce.codegen import INPUT, OUTPUT, KernelLaunch, Output, Patch
 
 from .scan import cumsum
 from .sort import argsort, require_ordered, sort
@@ -38,6 +40,27 @@ _SEARCHSORTED: Any = np.searchsorted
 _UNIQUE: Any = np.unique
 
 
+def plan_of(x: Any, v: Any, side: str = "left") -> Any:
+    """Return the plan of a search on a GPU; None for arrays that have to be converted first, or refused."""
+    known = x.dtype == v.dtype and name_of(x.dtype) in WORKING and side in ("left", "right")
+    x, v = results.plain(x), results.plain(v)
+    if not known or x.ndim != 1 or not v.size or not (x.is_c_contiguous() and v.is_c_contiguous()):
+        return None
+    return _plan(x.device.index, x.dtype, x.size, v.shape, side == "right")
+
+
+@lru_cache(maxsize=1024)
+def _plan(device: int, dtype: np.dtype[Any], n: int, shape: tuple[int, ...], right: bool) -> Any:
+    size = math.prod(shape)
+    params = bytes(24) + struct.pack("<2q", n, size)
+    patches = [Patch(0, INPUT, 0), Patch(8, INPUT, 1), Patch(16, OUTPUT)]
+    (kernel,) = kernels_of(device, ("gi_search",), search_text, name_of(dtype), right)
+    launch = KernelLaunch(kernel, (-(-size // _THREADS), 1), _THREADS, params, patches)
+    result = Output(_core.gpuarray_class(), dtype_id(np.dtype(np.int64)), shape)
+    return _core.make_plan(device, [launch], 0, [result])
+
+
+@_core.planned(plan_of, "x v side", 2)
 @_core.by_numpy(np.searchsorted, "x v side", 2)
 def searchsorted(x: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
     """Return where to insert the elements of v into the sorted 1-d x to keep it sorted, as int64.
@@ -72,11 +95,7 @@ def searchsorted(x: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
         )
     if values.size:
         x, values = (one if one.is_c_contiguous() else one._copied(where) for one in (x, values))
-        params = struct.pack("<3Q2q", x.ptr, values.ptr, found.ptr, x.size, values.size)
-        (kernel,) = kernels_of(
-            x.device.index, ("gi_search",), search_text, name_of(x.dtype), side == "right"
-        )
-        kernel.launch((-(-values.size // _THREADS),), (_THREADS,), 0, [params], [x, values, found])
+        plan_of(x, values, side).run((x, values), (found,))
     return found
 
 

@@ -17,8 +17,8 @@ struct Prepared {
   virtual ~Prepared() = default;
 };
 
-// What is called. Keys begin with it and a number: the id of an operation, a reduction or a PlanCache, the kind of a
-// product, or the device of cublasLt, of tensor products and of cuFFT.
+// What is called. Keys begin with it and a number: the id of an operation, a reduction, a PlanCache or a planned function, the kind
+// of a product, or the device of cublasLt, of tensor products and of cuFFT.
 enum class Subject : uint8_t {
   Operation,
   Kernel,
@@ -28,7 +28,8 @@ enum class Subject : uint8_t {
   CublasLt,
   TensorProduct,
   Cufft,
-  PlanCache
+  PlanCache,
+  Planned
 };
 
 class CallKey {

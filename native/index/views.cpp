@@ -207,11 +207,42 @@ PyObject* broadcast_arrays(PyObject* const* args, Py_ssize_t nargs) {
   return made.release();
 }
 
-PyObject* attempt_broadcast_arrays(const PublicFunction&, PyObject* const* args, Py_ssize_t nargs,
-                                   PyObject* names) {
+// Copies, of which the first array steps along axis 1 and the second along axis 0, as on paper.
+PyObject* meshgrid(PyObject* const* args, Py_ssize_t nargs) {
+  const char* where = "meshgrid";
+  const int ndim = static_cast<int>(nargs);
+  if (nargs > kMaxDims || ops::recorder) return nullptr;
+  int64_t shape[kMaxDims];
+  std::vector<Array> vectors;  // copies, because a finalizer may change the objects
+  auto axis_of = [&](int i) { return ndim > 1 && i < 2 ? 1 - i : i; };
+  for (int i = 0; i < ndim; ++i) {
+    if (!is_array(args[i])) return nullptr;
+    const Array& a = read_array(args[i], where);
+    if (a.layout.ndim() != 1 || a.device != unwrap(args[0]).device) return nullptr;
+    shape[axis_of(i)] = a.layout.shape()[0];
+    vectors.push_back(a);
+  }
+  PyRef made = PyRef::checked(PyTuple_New(nargs));
+  for (int i = 0; i < ndim; ++i) {
+    Array& source = vectors[static_cast<size_t>(i)];
+    PyRef grid = PyRef::steal(
+        wrap(Py_TYPE(args[i]), make_empty(source.device, source.dtype, ndim, shape, where)));
+    int64_t strides[kMaxDims] = {};
+    strides[axis_of(i)] = source.layout.strides()[0];
+    source.layout = Layout(ndim, shape, strides);
+    copy_elements(unwrap(grid.get()), source, where);
+    PyTuple_SetItem(made.get(), i, grid.release());
+  }
+  return made.release();
+}
+
+// A function of any number of arrays, without options.
+template <PyObject* (*kRun)(PyObject* const* args, Py_ssize_t nargs)>
+PyObject* attempt_on_arrays(const PublicFunction&, PyObject* const* args, Py_ssize_t nargs,
+                            PyObject* names) {
   if (names || !nargs) return nullptr;
   return guard((PyObject*)nullptr,
-               [&] { return attempt_in_core([&] { return broadcast_arrays(args, nargs); }); });
+               [&] { return attempt_in_core([&] { return kRun(args, nargs); }); });
 }
 
 // ---- triangles --------------------------------------------------------------------------------------
@@ -274,9 +305,15 @@ void register_views(nb::module_& m) {
   m.def(
       "_broadcasting",
       [](nb::callable python) {
-        return make_function(attempt_broadcast_arrays, 0, nullptr, python);
+        return make_function(attempt_on_arrays<broadcast_arrays>, 0, nullptr, python);
       },
       nb::arg("function"), "Decorator of numpy.broadcast_arrays for arrays of the package.");
+  m.def(
+      "_meshing",
+      [](nb::callable python) {
+        return make_function(attempt_on_arrays<meshgrid>, 0, nullptr, python);
+      },
+      nb::arg("function"), "Decorator of numpy.meshgrid for arrays of the package.");
 }
 
 }  // namespace gpuinterop

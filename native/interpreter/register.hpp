@@ -26,6 +26,7 @@ void register_joining();                                  // index/join.cpp
 void register_views(nanobind::module_& m);                // index/views.cpp
 void register_converters(nanobind::module_& m);           // exchange/traits.cpp
 void register_plans(nanobind::module_& m);                // reduce/bindings.cpp
+void register_planned(nanobind::module_& m);              // reduce/planned.cpp
 void register_reductions(nanobind::module_& m);           // reduce/calls.cpp
 void register_reduced_dimensions(nanobind::module_& m);   // reduce/reduced_dimensions.cpp
 void register_recorder(nanobind::module_& m);             // captures/bindings.cpp

@@ -272,6 +272,11 @@ WARM = {name: of_table(name) for name in OPERATIONS} | {
     "concatenate": lambda o: gi.concatenate((o.x, o.y), 1),
     "stack": lambda o: gi.stack([o.x, o.y], axis=-1),
     "take": lambda o: gi.take(o.x, o.places, 0, mode="clip"),
+    "cumsum": lambda o: gi.cumsum(o.x, axis=1),
+    "cumprod": lambda o: gi.cumprod(o.x),
+    "cumulative_sum": lambda o: gi.cumulative_sum(o.x, axis=0),
+    "cumulative_prod": lambda o: gi.cumulative_prod(o.v),
+    "searchsorted": lambda o: gi.searchsorted(o.v, o.w),
     "dot": lambda o: gi.dot(o.a, o.b),
     "matmul": lambda o: gi.matmul(o.a, o.b),
     "inner": lambda o: gi.inner(o.v, o.w),
@@ -301,7 +306,7 @@ IN_PYTHON = {
     " ".join(OF_NAMES): "NumPy's function dispatches, and most return views",
     "broadcast_shapes can_cast finfo iinfo isdtype result_type": ANSWERS,
     "fuse strided capture share shared_empty": ONCE,
-    "argpartition argsort partition sort cumprod cumsum cumulative_prod cumulative_sum isin searchsorted": MANY,
+    "argpartition argsort partition sort isin": MANY,
     "unique unique_all unique_counts unique_inverse unique_values": WAITS,
     "via": "the function of the other library is called by its own means",
     "from_any from_dlpack to": "plain objects without Python: tests/exchange/test_calls_without_python.py",
@@ -374,23 +379,33 @@ VIEWS = {
     "diagonal": lambda m, o: m.diagonal(o.x, 1),
     "diagonal, a method": lambda m, o: o.x.diagonal(-1, 1, 0),
 }
+# By NumPy on "cpu", by one plan on a GPU.
+ON_BOTH = {
+    "cumsum, a method": lambda m, o: o.x.cumsum(1, None),
+    "cumprod, a method": lambda m, o: o.x.cumprod(axis=0),
+    "searchsorted, a method": lambda m, o: o.v.searchsorted(o.w),
+    "cumsum": lambda m, o: m.cumsum(o.x, 1),
+    "cumsum of all": lambda m, o: m.cumsum(o.x),
+    "cumsum in a dtype": lambda m, o: m.cumsum(o.whole, 0, dtype="float64"),
+    "cumsum of bools": lambda m, o: m.cumsum(o.logical, axis=0),
+    "cumprod": lambda m, o: m.cumprod(o.complex, axis=1),
+    "cumulative_sum": lambda m, o: m.cumulative_sum(o.v, axis=0),
+    "cumulative_prod": lambda m, o: m.cumulative_prod(o.v),
+    "searchsorted": lambda m, o: m.searchsorted(o.v, o.w, side="right"),
+    "searchsorted from the left": lambda m, o: m.searchsorted(o.v, o.w),
+    "meshgrid": lambda m, o: m.meshgrid(o.v, o.w),
+    "meshgrid of three": lambda m, o: m.meshgrid(o.v, o.logical[0], o.x[:, 1]),
+    "meshgrid of one": lambda m, o: m.meshgrid(o.v[::-1]),
+}
 ON_THE_HOST = {
     "sort": lambda m, o: m.sort(o.x, axis=0),
     "sort of integers": lambda m, o: m.sort(o.whole, -1),
     "sort, the defaults": lambda m, o: m.sort(o.x, kind="stable", order=None, axis=-1),
     "argsort, a method": lambda m, o: o.x.argsort(axis=0, stable=None),
-    "cumsum, a method": lambda m, o: o.x.cumsum(1, None),
-    "cumprod, a method": lambda m, o: o.x.cumprod(axis=0),
-    "searchsorted, a method": lambda m, o: o.v.searchsorted(o.w),
     "partition": lambda m, o: m.partition(o.x, 1, 0)[1],
     "argpartition": lambda m, o: m.argpartition(o.v, -1)[-1:],
     "unique_all": lambda m, o: m.unique_all(o.whole).inverse_indices,
     "argsort": lambda m, o: m.argsort(o.x),
-    "cumsum": lambda m, o: m.cumsum(o.x, 1),
-    "cumsum of bools": lambda m, o: m.cumsum(o.logical, axis=0),
-    "cumprod": lambda m, o: m.cumprod(o.complex, axis=1),
-    "cumulative_sum": lambda m, o: m.cumulative_sum(o.v, axis=0),
-    "searchsorted": lambda m, o: m.searchsorted(o.v, o.w, side="right"),
     "isin": lambda m, o: m.isin(o.whole, o.whole[1:2]),
     "unique": lambda m, o: m.unique(o.whole, return_counts=True),
     "unique_counts": lambda m, o: m.unique_counts(o.logical).counts,
@@ -450,20 +465,71 @@ def test_a_warm_view_by_numpy_runs_no_python_of_the_package(device, name):
             np.testing.assert_array_equal(one.get(), wanted, strict=True)
 
 
-@pytest.mark.parametrize("name", ON_THE_HOST)
-def test_a_warm_call_by_numpy_runs_no_python_of_the_package(name):
-    arrays, on_host = on_both("cpu")
+def require_warm(call, device):
+    arrays, on_host = on_both(device)
     for module in (gi, np):
-        assert functions_of(partial(ON_THE_HOST[name], module, arrays), PACKAGE) == []
-        found, expected = (
-            in_a_list(ON_THE_HOST[name](*g)) for g in ((module, arrays), (np, on_host))
-        )
+        assert functions_of(partial(call, module, arrays), PACKAGE) == []
+        found, expected = (in_a_list(call(*g)) for g in ((module, arrays), (np, on_host)))
         for one, wanted in zip(found, expected, strict=True):
-            assert one.device.type == "cpu"
+            assert one.device == arrays.x.device
             assert not gi.shares_memory(one, arrays.x)
             assert type(one) in (gi.CudaNdarray, gi.GpuArray)
             assert (type(one) is gi.CudaNdarray) == (wanted.dtype == np.float32)
             np.testing.assert_array_equal(one.get(), np.asarray(wanted), strict=True)
+
+
+@pytest.mark.parametrize("name", ON_THE_HOST)
+def test_a_warm_call_by_numpy_runs_no_python_of_the_package(name):
+    require_warm(ON_THE_HOST[name], "cpu")
+
+
+@pytest.mark.parametrize("name", ON_BOTH)
+def test_a_warm_call_by_numpy_or_a_plan_runs_no_python_of_the_package(device, name):
+    require_warm(ON_BOTH[name], device)
+
+
+@pytest.mark.parametrize("logarithm", [False, True])
+def test_a_warm_softmax_of_rows_on_a_gpu_runs_no_python_of_the_package(device, logarithm):
+    x = gi.GpuArray(np.arange(200, dtype="float32").reshape(4, 50) / 9, device=device)
+    softmax = gi.log_softmax if logarithm else gi.softmax
+    exact = x.get().astype("float64")
+    expected = exact - np.log(np.exp(exact).sum(-1, keepdims=True))
+    for args in ((), (-1,), (1,)):
+        if device != "cpu":
+            assert functions_of(lambda args=args: softmax(x, *args), PACKAGE) == []
+        wanted = expected if logarithm else np.exp(expected)
+        np.testing.assert_allclose(softmax(x, *args).get(), wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_plans_of_functions_distinguish_their_arguments(device):
+    host = np.arange(24, dtype="int32").reshape(4, 6) % 5 - 2
+    x, few = (gi.GpuArray(h, device=device) for h in (host, host[0].copy()))
+    few.sort()
+    for _ in range(2):
+        for axis in (0, 1, -1, None):
+            for dtype in (None, "int64", np.int16, "float64", float):
+                for y, h in ((x, host), (x.T, host.T), (x[::2], host[::2]), (x[:0], host[:0])):
+                    found = gi.cumsum(y, axis, dtype)
+                    np.testing.assert_array_equal(
+                        found.get(), np.cumsum(h, axis, dtype), strict=True
+                    )
+                    out = gi.GpuArray(np.zeros_like(found.get()), device=device)
+                    assert gi.cumsum(y, axis, dtype, out) is out
+                    np.testing.assert_array_equal(out.get(), found.get())
+        for axis in (2, -3, 1.5, True, "0", [0]):
+            with pytest.raises((gi.AxisError, TypeError), match="cumsum"):
+                gi.cumsum(x, axis)
+        for side in ("left", "right"):
+            for v in (x, x.T, x[0], x.astype("float64"), x[:0], 1, [0, 3]):
+                found = gi.searchsorted(few, v, side)
+                values = v.get() if isinstance(v, gi.GpuArray) else v
+                np.testing.assert_array_equal(found.get(), np.searchsorted(few.get(), values, side))
+        with pytest.raises(gi.ArgumentTypeError, match="side"):
+            gi.searchsorted(few, x, "middle")
+        with pytest.raises(gi.ShapeError, match="one axis"):
+            gi.searchsorted(x, x)
+        with pytest.raises(gi.ShapeError, match="axis="):
+            gi.cumulative_sum(x)
 
 
 def test_calls_that_numpy_does_not_carry_out_are_pythons():

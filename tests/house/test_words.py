@@ -28,7 +28,7 @@ FOLDERS = {
     "plain": "testing",
 }
 NAMES = {
-    "plan": {"PlanCache", "register_plans"},  # of reduce/
+    "plan": {"PlanCache", "Planned", "register_planned", "register_plans"},  # of reduce/
     "kind": {"Kind"},  # of errors, in C++
     "plain": {"plain"},
 }

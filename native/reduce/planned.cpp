@@ -1,0 +1,125 @@
+// Functions of arrays on a GPU that are one plan: later calls with arrays of the same layouts, and with the same other
+// arguments, run no Python.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/shared_ptr.h>
+
+#include <deque>
+#include <memory>
+#include <utility>
+
+#include "arrays/type.hpp"
+#include "interpreter/attempt.hpp"
+#include "interpreter/error.hpp"
+#include "interpreter/register.hpp"
+#include "interpreter/served.hpp"
+#include "reduce/launch_plan.hpp"
+
+namespace nb = nanobind;
+
+namespace gpuinterop {
+
+using ops::Plan;
+
+namespace {
+
+struct Planned {
+  Parameters parameters;
+  size_t arrays;  // the number of operands, which are the first parameters
+  nb::object
+      plan;  // (operands, other arguments by name) -> Plan, or None: Python carries such calls out
+};
+
+auto& planned = *new std::deque<Planned>;  // never destroyed; references stay valid
+
+// Throws for a value that has no place in a key.
+void put_value(ops::CallKey& key, PyObject* value) {
+  if (!value || value == Py_None || PyBool_Check(value)) {
+    key.put('o');
+    key.put(value);
+  } else if (PyLong_CheckExact(value)) {
+    key.put('i');
+    key.put(as_int64(value, "plan"));
+  } else if (PyUnicode_CheckExact(value)) {
+    Py_ssize_t n;
+    const char* const text = PyUnicode_AsUTF8AndSize(value, &n);
+    if (!text) throw PythonError();
+    key.put('s');
+    key.put(n);
+    key.append(text, static_cast<size_t>(n));
+  } else {
+    key.put('d');
+    key.put(read_dtype(value, "plan"));
+  }
+}
+
+nb::object plan_from_python(const Planned& f, const Values& values) {
+  nb::list operands;
+  nb::dict others;
+  for (size_t i = 0; i < f.parameters.names.size(); ++i)
+    if (i < f.arrays)
+      operands.append(nb::handle(values[i]));
+    else if (values[i])
+      others[f.parameters.names[i].c_str()] = nb::handle(values[i]);
+  return f.plan(*operands, **others);
+}
+
+bool on_one_gpu(const Values& values, size_t arrays, const char* where) {
+  for (size_t i = 0; i < arrays; ++i) {
+    if (!values[i] || !is_array(values[i])) return false;
+    const Array& a = read_array(values[i], where);
+    if (!a.device.is_cuda() || a.device != unwrap(values[0]).device) return false;
+  }
+  return true;
+}
+
+// Null: Python carries the call out.
+PyObject* run_planned(uint32_t number, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
+  // Calls without a plan have this one, so that Python is asked once.
+  static const auto declined = std::make_shared<const ops::LaunchPlan>();
+  const Planned& f = planned[number];
+  const char* where = f.parameters.function.c_str();
+  const Values values = f.parameters.read(args, nargs, names);
+  if (!on_one_gpu(values, f.arrays, where)) return nullptr;
+  auto write_key = [&](ops::CallKey& key) {
+    key.begin(ops::Subject::Planned, number);
+    for (size_t i = 0; i < f.parameters.names.size(); ++i)
+      i < f.arrays ? key.put_array(values[i]) : put_value(key, values[i]);
+  };
+  auto prepare = [&]() -> std::shared_ptr<const Plan> {
+    const nb::object made = plan_from_python(f, values);
+    if (made.is_none()) return declined;
+    return nb::cast<std::shared_ptr<Plan>>(made);
+  };
+  const auto plan = ops::find_or_prepare<Plan>(write_key, prepare, where);
+  if (plan == declined) return nullptr;
+  return plan->run(values.data(), static_cast<int>(f.arrays), nullptr, where);
+}
+
+PyObject* attempt_planned(const PublicFunction& self, PyObject* const* args, Py_ssize_t nargs,
+                          PyObject* names) {
+  return guard((PyObject*)nullptr, [&] {
+    return attempt_in_core(
+        [&] { return run_planned(static_cast<uint32_t>(self.number), args, nargs, names); });
+  });
+}
+
+nb::object make_planned(nb::object plan, std::string parameters, size_t arrays) {
+  return nb::cpp_function([=](nb::callable python) {
+    const auto name = nb::cast<std::string>(python.attr("__name__"));
+    planned.push_back({Parameters(name, parameters, arrays), arrays, plan});
+    return make_function(attempt_planned, static_cast<int>(planned.size() - 1), nullptr, python,
+                         planned.back().parameters.names[0] == "self");
+  });
+}
+
+}  // namespace
+
+void register_planned(nb::module_& m) {
+  m.def("planned", &make_planned, nb::arg("plan"), nb::arg("parameters"), nb::arg("arrays") = 1,
+        "Decorator of a function that is one plan for some arrays on a GPU: what "
+        "plan(*arrays, **others) "
+        "returns, None for calls of which there is none. `parameters`: its names, the arrays "
+        "first.");
+}
+
+}  // namespace gpuinterop
