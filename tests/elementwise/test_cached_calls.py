@@ -54,13 +54,10 @@ CALLS = {
     "x[::-1] * x[0]": lambda o: o.x[::-1] * o.x[0],
     "wide * 2": lambda o: o.wide * 2,
     "divmod": lambda o: divmod(o.x, o.y),
-    "exp": lambda o: gi.exp(o.x),
     "exp, out": lambda o: gi.exp(o.x, out=o.out),
-    "sigmoid": lambda o: gi.sigmoid(o.x),
     "digamma of float16": lambda o: gi.digamma(o.half),
     "x.exp()": lambda o: o.x.exp(),
     "x.conj()": lambda o: o.x.conj(),
-    "where": lambda o: gi.where(o.x, o.x, o.y),
     "where, out": lambda o: gi.where(o.x, 1.0, o.y, out=o.out),
     "astype": lambda o: o.x.astype("float64"),
     "astype of a view, a type": lambda o: o.wide[::-2].astype(np.int32),
@@ -88,7 +85,6 @@ CALLS = {
     "numpy.add, out": lambda o: np.add(o.x, o.y, out=o.out),
     "numpy.divmod": lambda o: np.divmod(o.x, o.y),
     "x.sum()": lambda o: o.x.sum(),
-    "sum, axis": lambda o: gi.sum(o.x, axis=0),
     "sum, out": lambda o: gi.sum(o.x, out=o.total),
     "max, keepdims": lambda o: o.x.max((0, 1), keepdims=True),
     "x.mean()": lambda o: o.x.mean(1, out=o.rows),
@@ -100,15 +96,12 @@ CALLS = {
     "clip of integers": lambda o: o.whole.clip(2, max=5),
     "round": lambda o: o.x.round(2),
     "round, out": lambda o: gi.round(o.wide, -1, out=o.wide),
-    "astype, a type": lambda o: gi.astype(o.x, np.int32),
     "astype, the same": lambda o: o.x.astype("float32", copy=False),
     "astype, columns": lambda o: o.x.astype("float64", "F"),
     "take": lambda o: o.x.take(o.places, axis=0, mode="clip"),
     "take, out": lambda o: gi.take(o.x, o.places, 0, o.out[:2], "wrap"),
     "take of a number": lambda o: o.x[:, ::-1].take(-1, axis=1),
     "take, flat": lambda o: o.x.take(o.places, mode="wrap"),
-    "ElementwiseKernel": lambda o: AXPY(2.0, o.x),
-    "ElementwiseKernel, out": lambda o: AXPY(2, o.x, out=o.out),
     "fuse": lambda o: FUSED(o.x, o.y),
     "fuse, numbers and constants": lambda o: FUSED(o.x, o.y, 300, True),
     "fuse, a static number": lambda o: STATIC(o.x, 0.5),
@@ -123,19 +116,15 @@ PRODUCTS = {
     "matmul": lambda o: gi.matmul(o.a, o.b, out=o.c.T),
     "matmul, tf32": lambda o: gi.matmul(o.a, o.b, tf32=True),
     "matmul onto itself": lambda o: gi.matmul(o.a, o.b, out=o.a),
-    "dot": lambda o: gi.dot(o.a, o.b),
     "a.dot": lambda o: o.a.dot(o.b),
-    "inner": lambda o: gi.inner(o.a, o.b),
     "gemm": lambda o: gi.gemm(o.a, o.b, o.c, alpha=2, beta=0.5),
     "gemm, out": lambda o: gi.gemm(o.a, o.b, o.c, out=o.c),
     "gemm, a row": lambda o: gi.gemm(o.a, o.b, o.v),
     "gemm, nothing": lambda o: gi.gemm(o.a, o.b, o.c, alpha=0),
-    "addmm": lambda o: gi.addmm(o.c, o.a, o.b),
     "a @ v": lambda o: o.a @ o.v[::-1],
     "v @ a": lambda o: o.v @ o.a,
     "v @ w": lambda o: o.v @ o.w,
     "dot, out": lambda o: gi.dot(o.a, o.v, out=o.w),
-    "vdot": lambda o: gi.vdot(o.v, o.w),
     "gemv": lambda o: gi.gemv(o.a, o.v, o.w, alpha=2.0, beta=0.5, out=o.w),
     "ger": lambda o: gi.ger(o.v, o.w, o.a, alpha=0.5, out=o.c),
     "stack @ a": lambda o: o.stack @ o.a,
@@ -159,12 +148,6 @@ SLOWER = {
 }
 
 
-@pytest.mark.driver
-@pytest.mark.parametrize("name", [*CALLS, *PRODUCTS])
-def test_a_cached_call_runs_no_python_function(device, name):
-    assert functions_of(partial({**CALLS, **PRODUCTS}[name], Operands(device))) == []
-
-
 # Index arrays beside slices, on one device: without ints, lists and other libraries' arrays.
 AT_INDICES = {
     "x[i]": lambda o: o.x[o.places],
@@ -175,38 +158,32 @@ AT_INDICES = {
     "x[:, i] = y": lambda o: o.out.__setitem__((slice(None), o.places), o.x[:, :2]),
     "x[mask] = 1": lambda o: o.out.__setitem__(o.logical, 1),
 }
-AT_INDICES_ON_THE_HOST = AT_INDICES | {
+EVERYWHERE = {**CALLS, **PRODUCTS, **AT_INDICES}
+ONLY_ON_THE_HOST = {
     "v[i]": lambda o: o.v[o.places],
     "x[mask]": lambda o: o.x[o.logical],
     "x[mask] = y": lambda o: o.out.__setitem__(o.logical, o.x[o.logical]),
-}
-
-
-@pytest.mark.parametrize("name", AT_INDICES_ON_THE_HOST)
-def test_index_arrays_on_the_host_run_no_python_function(name):
-    assert functions_of(partial(AT_INDICES_ON_THE_HOST[name], Operands("cpu"))) == []
-
-
-@pytest.mark.driver
-@pytest.mark.parametrize("name", AT_INDICES)
-def test_index_arrays_run_no_python_function(device, name):
-    assert functions_of(partial(AT_INDICES[name], Operands(device))) == []
-
-
-# The functions that users pass as host= are Python on the host.
-CALLS_ON_THE_HOST = {
-    name: call
-    for name, call in {**CALLS, **PRODUCTS}.items()
-    if not name.startswith("ElementwiseKernel")
-} | {
     "halves": lambda o: gi.gemm(o.half[:, :4], o.half[:, :4], o.half[:, :4], alpha=2),
     "x.sum(dtype=), a cast": lambda o: o.whole.sum(axis=0, dtype=np.float64),
 }
 
 
-@pytest.mark.parametrize("name", CALLS_ON_THE_HOST)
+@pytest.mark.parametrize("name", EVERYWHERE)
+def test_a_cached_call_runs_no_python_function(device, name):
+    assert functions_of(partial(EVERYWHERE[name], Operands(device))) == []
+
+
+@pytest.mark.driver  # what users pass as host= is Python
+@pytest.mark.parametrize("options", [(), ("out",)])
+def test_a_cached_kernel_runs_no_python_function(device, options):
+    o = Operands(device)
+    named = dict.fromkeys(options, o.out)
+    assert functions_of(lambda: AXPY(2.0, o.x, **named)) == []
+
+
+@pytest.mark.parametrize("name", ONLY_ON_THE_HOST)
 def test_a_cached_call_on_the_host_runs_no_python_function(name):
-    assert functions_of(partial(CALLS_ON_THE_HOST[name], Operands("cpu"))) == []
+    assert functions_of(partial(ONLY_ON_THE_HOST[name], Operands("cpu"))) == []
 
 
 @pytest.mark.driver

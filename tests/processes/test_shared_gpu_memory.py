@@ -273,9 +273,3 @@ def test_a_new_array_in_shared_memory_goes_to_every_library():
 @pytest.mark.parametrize("owner", ["ours", "cupy", "cuda.core"])
 def test_cycles_leave_descriptors_mappings_and_memory_flat(owner, opener):
     open_in_cycles(opener, gi.share(OWNERS[owner][0]()), 300)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("owner", ["ours", "cupy", "cuda.core"])
-def test_ten_thousand_cycles_leave_nothing(owner, opener):
-    open_in_cycles(opener, gi.share(OWNERS[owner][0]()), 10_000)

@@ -772,14 +772,6 @@ def test_descriptors_and_mappings_do_not_leak(opener):
     assert descriptors() <= before + 1
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(
-    1800
-)  # 45 seconds of two processes that wait for each other, if no others compete
-def test_many_cycles_leave_nothing(opener):
-    open_in_cycles(opener, gi.share(numbers()), 100_000, writes=True)
-
-
 def test_shared_empty_follows_the_rules_of_empty():
     assert gi.shared_empty(3, "int8", device="cpu").dtype == "int8"
     assert gi.shared_empty((), device="cpu").shape == ()
