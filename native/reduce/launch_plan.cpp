@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "arrays/type.hpp"
 #include "captures/recorder.hpp"
 #include "devices/device_state.hpp"
 #include "interpreter/error.hpp"
