@@ -6,12 +6,15 @@ memory, one for each byte of an element, sort longer ones. Complex numbers and s
 
 from __future__ import annotations
 
+import math
 import struct
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpuinterop.arrays.dtypes import LETTERS, name_of
+from gpuinterop import _core
+from gpuinterop.arrays.dtypes import LETTERS, dtype_id, name_of
 from gpuinterop.elementwise import results
 from gpuinterop.elementwise.calls import FUNCTIONS
 from gpuinterop.elementwise.functions import cast
@@ -19,6 +22,7 @@ from gpuinterop.index.take_put import take_along_axis
 from gpuinterop.jit import kernel_text
 from gpuinterop.jit.compiler import kernels_of, multiprocessors
 from gpuinterop.jit.texts import program
+from gpuinterop.reduce.codegen import INPUT, OUTPUT, KernelLaunch, Output, Patch
 
 
 class Form(NamedTuple):
@@ -80,36 +84,35 @@ def sorted_lines(x: Any, indices: bool, descending: bool, where: str, out: Any =
         out = results.new_like(x, x.shape, np.int64 if indices else x.dtype, where)
     if not x.size:
         return out
-    forms = BLOCK_FORMS[max(4, x.itemsize)]
-    if n <= SHORT:
-        _sort_short(lines, out, n, (name, indices, descending))
-    elif n <= forms[-1].tile:
-        form = next(form for form in forms if n <= form.tile)
-        params = struct.pack("<2Q2q", lines.ptr, out.ptr, x.size // n, n)
-        (kernel,) = kernels_of(
-            x.device.index,
-            ("gi_sort_block_lines",),
-            text,
-            "block_lines",
-            name,
-            indices,
-            descending,
-            form,
-        )
-        kernel.launch((x.size // n,), (form.threads,), 0, [params], [lines, out])
+    if fits_block(lines):
+        plan_of_lines(lines, indices, descending).run((lines,), (out,))
     else:
         _sweep(lines, out, n, (name, indices, descending), where)
     return out
 
 
-def _sort_short(lines: Any, out: Any, n: int, of_text: tuple[Any, ...]) -> None:
-    form, width, count = Form(256, 1), 1 << (n - 1).bit_length(), lines.size // n
-    params = struct.pack("<2Q3q", lines.ptr, out.ptr, count, n, width)
-    (kernel,) = kernels_of(
-        lines.device.index, ("gi_sort_short_lines",), text, "short_lines", *of_text, form
-    )
-    blocks = -(-count * width // form.threads)
-    kernel.launch((blocks,), (form.threads,), 0, [params], [lines, out])
+def plan_of_lines(x: Any, indices: bool, descending: bool) -> Any:
+    """Return the plan that sorts the lines of an array of which `fits_block` is true."""
+    return _plan(x.device.index, x.dtype, x.shape, indices, descending)
+
+
+@lru_cache(maxsize=1024)
+def _plan(
+    device: int, dtype: np.dtype[Any], shape: tuple[int, ...], indices: bool, descending: bool
+) -> Any:
+    n, of_text = shape[-1], (name_of(dtype), indices, descending)
+    count = math.prod(shape) // n
+    if n <= SHORT:
+        form, width, file = Form(256, 1), 1 << (n - 1).bit_length(), "short_lines"
+        blocks, params = -(-count * width // form.threads), struct.pack("<3q", count, n, width)
+    else:
+        form = next(form for form in BLOCK_FORMS[max(4, dtype.itemsize)] if n <= form.tile)
+        blocks, params, file = count, struct.pack("<2q", count, n), "block_lines"
+    (kernel,) = kernels_of(device, (f"gi_sort_{file}",), text, file, *of_text, form)
+    patches = [Patch(0, INPUT), Patch(8, OUTPUT)]
+    launch = KernelLaunch(kernel, (blocks, 1), form.threads, bytes(16) + params, patches)
+    result = dtype_id(np.dtype(np.int64) if indices else dtype)
+    return _core.make_plan(device, [launch], 0, [Output(None, result, shape)])
 
 
 _SWEEPS = ("gi_sort_count", "gi_sort_starts", "gi_sort_sweep")

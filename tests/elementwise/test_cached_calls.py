@@ -249,6 +249,8 @@ WARM = {name: of_table(name) for name in OPERATIONS} | {
     "concatenate": lambda o: gi.concatenate((o.x, o.y), 1),
     "stack": lambda o: gi.stack([o.x, o.y], axis=-1),
     "take": lambda o: gi.take(o.x, o.places, 0, mode="clip"),
+    "sort": lambda o: gi.sort(o.x),
+    "argsort": lambda o: gi.argsort(o.x, -1),
     "cumsum": lambda o: gi.cumsum(o.x, axis=1),
     "cumprod": lambda o: gi.cumprod(o.x),
     "cumulative_sum": lambda o: gi.cumulative_sum(o.x, axis=0),
@@ -283,7 +285,7 @@ IN_PYTHON = {
     " ".join(OF_NAMES): "NumPy's function dispatches, and most return views",
     "broadcast_shapes can_cast finfo iinfo isdtype result_type": ANSWERS,
     "fuse strided capture share shared_empty": ONCE,
-    "argpartition argsort partition sort isin": MANY,
+    "argpartition partition isin": MANY,
     "unique unique_all unique_counts unique_inverse unique_values": WAITS,
     "via": "the function of the other library is called by its own means",
     "from_any from_dlpack to": "plain objects without Python: tests/exchange/test_calls_without_python.py",
@@ -370,19 +372,21 @@ ON_BOTH = {
     "cumulative_prod": lambda m, o: m.cumulative_prod(o.v),
     "searchsorted": lambda m, o: m.searchsorted(o.v, o.w, side="right"),
     "searchsorted from the left": lambda m, o: m.searchsorted(o.v, o.w),
+    "sort": lambda m, o: m.sort(o.x),
+    "sort of integers": lambda m, o: m.sort(o.whole, -1),
+    "sort of all": lambda m, o: m.sort(o.x, axis=None),
+    "argsort": lambda m, o: m.argsort(o.x),
     "meshgrid": lambda m, o: m.meshgrid(o.v, o.w),
     "meshgrid of three": lambda m, o: m.meshgrid(o.v, o.logical[0], o.x[:, 1]),
     "meshgrid of one": lambda m, o: m.meshgrid(o.v[::-1]),
 }
 ON_THE_HOST = {
     "sort": lambda m, o: m.sort(o.x, axis=0),
-    "sort of integers": lambda m, o: m.sort(o.whole, -1),
     "sort, the defaults": lambda m, o: m.sort(o.x, kind="stable", order=None, axis=-1),
     "argsort, a method": lambda m, o: o.x.argsort(axis=0, stable=None),
     "partition": lambda m, o: m.partition(o.x, 1, 0)[1],
     "argpartition": lambda m, o: m.argpartition(o.v, -1)[-1:],
     "unique_all": lambda m, o: m.unique_all(o.whole).inverse_indices,
-    "argsort": lambda m, o: m.argsort(o.x),
     "isin": lambda m, o: m.isin(o.whole, o.whole[1:2]),
     "unique": lambda m, o: m.unique(o.whole, return_counts=True),
     "unique_counts": lambda m, o: m.unique_counts(o.logical).counts,
@@ -496,6 +500,18 @@ def test_plans_of_functions_distinguish_their_arguments(device):
         for axis in (2, -3, 1.5, True, "0", [0]):
             with pytest.raises((gi.AxisError, TypeError), match="cumsum"):
                 gi.cumsum(x, axis)
+        for axis in (0, 1, -1, None):
+            for y, h in (
+                (x, host),
+                (x.T, host.T),
+                (x[:0], host[:0]),
+                (x.astype("complex64"), host),
+            ):
+                np.testing.assert_array_equal(gi.sort(y, axis).get(), np.sort(h, axis))
+                found = gi.sort(y, axis, descending=True).get()
+                np.testing.assert_array_equal(found, -np.sort(-h, axis))
+                places = np.argsort(h, axis, kind="stable")
+                np.testing.assert_array_equal(gi.argsort(y, axis).get(), places, strict=True)
         for side in ("left", "right"):
             for v in (x, x.T, x[0], x.astype("float64"), x[:0], 1, [0, 3]):
                 found = gi.searchsorted(few, v, side)
