@@ -212,6 +212,51 @@ def test_the_next_parts_arrive_while_the_first_one_is_unpacked(alone, cut, strea
     assert out.tolist() == HOST[::-1, ::-1].tolist()
 
 
+def test_later_work_of_any_library_on_the_stream_follows_the_parts(alone, cut, stream, monkeypatch):
+    out, unpack = gi.zeros((30, 40), device="cuda"), cut.Part.unpack
+    ranges = iter(cut.ranges(1200, 4800))
+
+    def slowly(part):
+        driver.slow(part.stream.handle)
+        unpack(part)
+
+    def recv(self, recvbuf, peer, *, stream=None):
+        values = HOST.reshape(-1)[slice(*next(ranges))]
+        fake_nccl.Flat(recvbuf.view("float32"), stream).write(values)
+
+    monkeypatch.setattr(cut.Part, "unpack", slowly)
+    monkeypatch.setattr(fake_nccl.Communicator, "recv", recv)
+    collectives.recv(out[::-1, ::-1], 0, group=alone)
+    found = driver.read(out.ptr, 1200, stream.handle)
+    assert found.tolist() == HOST.reshape(-1)[::-1].tolist()
+
+
+def test_a_capture_records_the_streams_of_the_parts(alone, cut, monkeypatch):
+    far, moved = driver.allocate(4800), []
+
+    def there(buffer):
+        moved.append(buffer.nbytes)
+        return far + sum(moved[:-1]) % 4800
+
+    def send(self, sendbuf, peer, *, stream=None):
+        driver.copy(there(sendbuf), sendbuf.ptr, sendbuf.nbytes, stream)
+
+    def recv(self, recvbuf, peer, *, stream=None):
+        driver.copy(recvbuf.ptr, there(recvbuf), recvbuf.nbytes, stream)
+
+    monkeypatch.setattr(fake_nccl.Communicator, "send", send)
+    monkeypatch.setattr(fake_nccl.Communicator, "recv", recv)
+    x, out = gi.GpuArray(HOST, device="cuda"), gi.zeros((30, 40), device="cuda")
+    with gi.capture() as graph:
+        collectives.send(x.T, 0, group=alone)
+        collectives.recv(out.T, 0, group=alone)
+    assert len(moved) == 8
+    for values in (HOST, 2 * HOST):
+        x[...] = values
+        graph.replay()
+        assert out.tolist() == values.tolist()
+
+
 def test_an_array_elsewhere_is_refused(alone):
     with pytest.raises(gi.DeviceMismatchError, match="communicator"):
         collectives.all_reduce(gi.zeros(2, device="cpu"), group=alone)
