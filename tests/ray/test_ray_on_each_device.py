@@ -31,6 +31,7 @@ class Actor:
         if fake:
             from doubles import host_kernels
             host_kernels.install()
+        import gpuinterop.ray  # Ray registers the transport from another thread, perhaps later
         # The transport's steps, which may run in another thread than the methods.
         self.moved = []
         manager = get_tensor_transport_manager("GPUINTEROP")
