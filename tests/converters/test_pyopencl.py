@@ -7,6 +7,7 @@ import weakref
 
 import numpy as np
 import pytest
+from helpers import opencl
 
 import gpuinterop as gi
 from gpuinterop import converters
@@ -51,7 +52,12 @@ def queue(cl):
 
 
 @pytest.fixture(scope="module")
-def scale(cl, queue):
+def compiler(queue):
+    opencl.require_compiler()
+
+
+@pytest.fixture(scope="module")
+def scale(cl, queue, compiler):
     kernel = cl.Kernel(cl.Program(queue.context, SCALE).build(), "scale")
 
     def run(a, by):
@@ -213,7 +219,7 @@ def test_arrays_of_other_libraries_are_shared(queue):
     assert np.shares_memory(gi.to(a, "numpy"), host)
 
 
-def test_each_side_keeps_the_memory_alive(arrays, queue):
+def test_each_side_keeps_the_memory_alive(arrays, queue, compiler):
     x = gi.ones(1000, device="cpu")
     alive = weakref.ref(x)
     a = gi.to(x, "pyopencl", queue=queue)
@@ -232,7 +238,7 @@ def test_each_side_keeps_the_memory_alive(arrays, queue):
     assert mine.sum().item() == 1000
 
 
-def test_a_queued_kernel_keeps_the_memory_alive(cl, queue):
+def test_a_queued_kernel_keeps_the_memory_alive(cl, queue, compiler):
     code = "__kernel void slow(__global float *p) { for (int i = 0; i < 3000000; i++) p[i % 64] += 1; }"
     kernel = cl.Kernel(cl.Program(queue.context, code).build(), "slow")
     x = gi.zeros(64, device="cpu")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from doubles import driver
 from doubles.on_fake import FAKE
+from helpers import opencl
 from helpers.mpi import mpirun
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -47,6 +48,7 @@ def test_pycuda_exercises(device: str) -> None:
 
 def test_opencl_exp(device: str) -> None:
     pytest.importorskip("pyopencl")
+    opencl.require_compiler()
     results = example("opencl_exp").main(device, iterations=2, vlen=5000)
     expected = np.exp(np.random.RandomState(22).rand(5000).astype(np.float32))
     assert len(results) == 3

@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 from doubles import driver
+from helpers import opencl
 from pages import PAGES, ROOT, anchors, blocks, links, prose, title
 
 import gpuinterop
@@ -44,6 +45,8 @@ def test_code_runs_as_printed(page, needs, tmp_path):
             spec is None or spec.origin is None
         ):  # None: a folder of the tests that has the library's name
             pytest.skip(f"{library} is not installed")
+    if "pyopencl" in needs:
+        opencl.require_compiler()
     # Blocks that need nothing more run in every program of the page, so later ones may build on them.
     lines = []
     for block in blocks(page):
