@@ -114,3 +114,11 @@ def test_failed_call_leaks_no_reference():
             converters.from_torch(negated)
     gc.collect()
     assert (sys.getrefcount(a), sys.getrefcount(negated)) == before
+
+
+def test_elements_in_one_place_are_an_ordinary_layout():
+    torch = pytest.importorskip("torch")
+    x = gi.ones(3, device="cpu")._restrided((2, 3), (0, 1), 0)
+    assert not x.readonly
+    assert functions_of(lambda: gi.to(x, "torch")) == []
+    assert isinstance(gi.to(x, "torch"), torch.Tensor)
