@@ -483,7 +483,7 @@ UFUNC_METHODS: dict[tuple[np.ufunc, str], Callable[..., Any]] = {
     if row.ufunc is not None
 }
 UFUNC_METHODS |= {
-    (row.ufunc, "accumulate"): partial(scan.accumulate, name) for name, row in scan.SCANS.items()
+    (scan.ufunc_of(name), "accumulate"): partial(scan.accumulate, name) for name in scan.JOINS
 }
 UFUNC_METHODS[np.add, "at"] = getitem.add_at
 # Ufuncs that are combinations: the key's method is a call.

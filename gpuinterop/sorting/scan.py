@@ -1,17 +1,17 @@
 """Running sums and products, and `accumulate` of NumPy's ufuncs.
 
-NumPy computes them on "cpu". On a GPU a line is cut into tiles: a first kernel computes the totals of the tiles, a
-second one their running totals, a third one the results. So the order of additions depends on the shape alone, and
-results are reproducible. Floats of 16 bits or less are accumulated in float32.
+NumPy computes them on "cpu". On a GPU a thread scans a line of few elements (scan_few.cuh), a block scans columns
+(scan_columns.cuh), and contiguous lines are cut into tiles (scan_tiles.cuh): a first kernel computes the totals of the
+tiles, a second one their running totals, a third one the results. So the order of additions depends on the shape alone,
+and results are reproducible. Floats of 16 bits or less are accumulated in float32.
 """
 
 from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -36,40 +36,23 @@ from gpuinterop.jit.texts import program
 from gpuinterop.reduce.codegen import INPUT, OUTPUT, SCRATCH, KernelLaunch, Output, Patch
 from gpuinterop.reduce.table import REDUCTIONS
 
-
-class Scan(NamedTuple):
-    """A running reduction.
-
-    Attributes
-    ----------
-    ufunc : NumPy's, whose `accumulate` it is.
-    result : the dtype of the result for that of the operand.
-    join : the CUDA expression of two values `a` and `b`, by the letter of the result's dtype.
-    """
-
-    ufunc: np.ufunc
-    result: Callable[[np.dtype[Any]], np.dtype[Any]]
-    join: dict[str, str]
-
-
 _RANKS = {"b": 0, "u": 0, "i": 0, "f": 1, "c": 2}
 _EXTREME = "a {} b || a != a ? a : b"  # NaN stays
-SCANS: dict[str, Scan] = {
-    "sum": Scan(
-        np.add, REDUCTIONS["sum"].result, {"i": "gi_add(a, b)", "f": "a + b", "c": "a + b"}
-    ),
-    "prod": Scan(
-        np.multiply, REDUCTIONS["prod"].result, {"i": "gi_mul(a, b)", "f": "a * b", "c": "a * b"}
-    ),
-    "max": Scan(
-        np.maximum, REDUCTIONS["max"].result, {"i": "a >= b ? a : b", "f": _EXTREME.format(">=")}
-    ),
-    "min": Scan(
-        np.minimum, REDUCTIONS["min"].result, {"i": "a <= b ? a : b", "f": _EXTREME.format("<=")}
-    ),
-    "any": Scan(np.logical_or, REDUCTIONS["any"].result, {"i": "a | b"}),
-    "all": Scan(np.logical_and, REDUCTIONS["all"].result, {"i": "a & b"}),
+# By the name of a reduction that is a ufunc: the CUDA expression that joins two values `a` and `b`, by the letter of
+# the result's dtype. The row of `REDUCTIONS` has the ufunc, whose `accumulate` the host calls, and the result's dtype.
+JOINS: dict[str, dict[str, str]] = {
+    "sum": {"i": "gi_add(a, b)", "f": "a + b", "c": "a + b"},
+    "prod": {"i": "gi_mul(a, b)", "f": "a * b", "c": "a * b"},
+    "max": {"i": "a >= b ? a : b", "f": _EXTREME.format(">=")},
+    "min": {"i": "a <= b ? a : b", "f": _EXTREME.format("<=")},
+    "any": {"i": "a | b"},
+    "all": {"i": "a & b"},
 }
+
+
+def ufunc_of(name: str) -> Any:
+    """Return the ufunc of NumPy whose `accumulate` a scan is."""
+    return REDUCTIONS[name].ufunc
 
 
 # ---- functions ------------------------------------------------------------------------------------
@@ -176,8 +159,8 @@ def cumulative_prod(
 
 
 def accumulate(name: str, x: Any, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
-    """Return ``ufunc.accumulate(x)`` for the ufunc of an entry of `SCANS`."""
-    where = f"numpy.{SCANS[name].ufunc.__name__}.accumulate"
+    """Return ``ufunc.accumulate(x)`` for the ufunc of an entry of `JOINS`."""
+    where = f"numpy.{ufunc_of(name).__name__}.accumulate"
     (x,) = results.as_operands(where, x)
     if not x.ndim or axis is None:
         raise ArgumentTypeError(where=where, expected="one axis of an array of one axis or more",
@@ -200,7 +183,7 @@ def _cumulative(
     if out is None:
         out = results.new_like(scanned, shape, scanned.dtype, where)
     target = results.check_out(out, shape, scanned.dtype, scanned, where).swapaxes(0, along)
-    target[:1] = SCANS[name].ufunc.identity
+    target[:1] = REDUCTIONS[name].identity
     _core.copy_into(target[1:], scanned.swapaxes(0, along), where=where, uncounted=True)
     return out
 
@@ -229,7 +212,7 @@ def _scan(name: str, x: Any, axis: Any, dtype: Any, out: Any, where: str) -> Any
     if out is None:
         out = target = results.new_like(source, source.shape, dtype, where, type(x))
     if source.device.type == "cpu":
-        _on_host(SCANS[name].ufunc, source, along, target, where)
+        _on_host(ufunc_of(name), source, along, target, where)
     return out
 
 
@@ -238,11 +221,11 @@ def _dtype_of_result(name: str, source: np.dtype[Any], dtype: Any, where: str) -
     """Return the dtype of the result; refuse dtypes for which there is no kernel, on both devices."""
     known = name_of(source) in ACCUMULATORS
     found: np.dtype[Any] = (
-        SCANS[name].result(source) if dtype is None and known else dtype or source
+        REDUCTIONS[name].result(source) if dtype is None and known else dtype or source
     )
     letter = LETTERS[name_of(found)]
     known = known and name_of(found) in ACCUMULATORS
-    if not known or ("i" if letter in "bu" else letter) not in SCANS[name].join:
+    if not known or ("i" if letter in "bu" else letter) not in JOINS[name]:
         got = name_of(found if known else source)
         raise undefined_for_dtypes(where, where, got, "cast first: x.astype('float32')")
     return found
@@ -289,7 +272,7 @@ def text(
     letter = LETTERS[dtype]
     values = {"THREADS": threads, "CHUNKS": chunks, "V": vector, "ALIGNED": int(aligned)}
     types = f"typedef {STORAGE[source]} In;\ntypedef {STORAGE[dtype]} Out;\ntypedef {accumulator(dtype)} Acc;"
-    join = f"GI_FN Acc gi_join(Acc a, Acc b) {{ return {SCANS[name].join['i' if letter in 'bu' else letter]}; }}"
+    join = f"GI_FN Acc gi_join(Acc a, Acc b) {{ return {JOINS[name]['i' if letter in 'bu' else letter]}; }}"
     return program(
         values, types, join, *(kernel_text(f"sorting/{part}.cuh") for part in ("scan", file))
     )
