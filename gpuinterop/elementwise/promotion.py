@@ -1,8 +1,9 @@
 """Dtype promotion: the dtypes in which an operation computes, and its kernel body.
 
 The rule is NumPy's. Python's int, float and complex are weakly typed: they take the other operand's
-dtype. The types of ml_dtypes behave as float16 does, but two different ones, or one and float16,
-promote to float32.
+dtype. A type of ml_dtypes stays beside integers and bools of any size (bfloat16 + int32 is bfloat16, while float16 +
+int32 is float64); with wider floats and complex numbers it is promoted as float16 is; two different ones, or one and
+float16, promote to float32.
 """
 
 from __future__ import annotations

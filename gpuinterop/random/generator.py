@@ -37,8 +37,8 @@ from gpuinterop.jit.texts import program
 
 from .philox import Philox
 
-UNIFORM, NORMAL, INTEGERS = range(3)  # GI_KIND of fill.cuh, Numbers of native/random/fill.cpp
-_THREADS, _EACH = 256, 4  # of fill.cuh
+UNIFORM, NORMAL, INTEGERS = range(3)  # as Numbers of native/random/fill.cpp
+_THREADS, _EACH = 256, 4  # threads of a block, and blocks of Philox that a thread computes
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 # By how much a sum of probabilities may differ from 1, by the bytes of one: about the square root of their precision.
 _ROUNDED = {2: 0.1, 4: 4e-4}
@@ -452,9 +452,13 @@ class Generator:
 
 def fill_text(kind: int, dtype: str, scaled: bool = False) -> str:
     """Return the program of a kernel, for "float32", "float64", or an unsigned type of CUDA's text."""
+    values = {
+        "UNIFORM": UNIFORM, "NORMAL": NORMAL, "INTEGERS": INTEGERS, "KIND": kind, "SCALED": int(scaled),
+        "THREADS": _THREADS, "EACH": _EACH,
+    }  # fmt: skip
     element = f"typedef {STORAGE.get(dtype, dtype)} T;"
     parts = (kernel_text("random/numbers.cuh"), kernel_text("random/fill.cuh"))
-    return program({"KIND": kind, "SCALED": int(scaled)}, element, *parts)
+    return program(values, element, *parts)
 
 
 def _write_back(out: Any, target: Any, where: str) -> None:

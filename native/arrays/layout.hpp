@@ -67,6 +67,7 @@ class Layout {
   // Kind::Bounds error when the span does not fit 63 bits.
   std::pair<int64_t, int64_t> span(const char* where) const;
 
+  // Of axes from 0 to below ndim(); a Kind::Shape error unless each occurs once.
   Layout permuted(const int64_t* axes, int n, const char* where) const;
   // NumPy's rule; a Kind::Shape error names both shapes.
   Layout broadcast_to(int ndim, const int64_t* shape, const char* where) const;

@@ -35,7 +35,7 @@ GI_INLINE double gi_fma(double x, double y, double z) { return __builtin_fma(x, 
 
 #include "../../gpuinterop/random/kernels/numbers.cuh"
 
-enum class Numbers { kUniform, kNormal, kIntegers };
+enum class Numbers { kUniform, kNormal, kIntegers };  // as in generator.py
 
 // What the kernels have as parameters. Integers use low, range and least, the others shift and scale.
 struct Job {
@@ -150,7 +150,7 @@ void register_random(nb::module_& m) {
         const bool floats = a.dtype == kFloat32 || a.dtype == kFloat64;
         const bool integers = is_integer(a.dtype) || a.dtype == kBool;
         if (a.device.is_cuda() || !a.layout.is_c_contiguous() || state.size() != sizeof(GiState) ||
-            !(kind == 2 ? integers : floats))
+            !(static_cast<Numbers>(kind) == Numbers::kIntegers ? integers : floats))
           ops::fail_changed(where);
         ops::note_write(a);
         Job job{a.data, a.layout.size(), {}, low, range, least, shift, scale};
@@ -162,9 +162,8 @@ void register_random(nb::module_& m) {
       },
       "array"_a, "kind"_a, "state"_a, "low"_a = 0, "range"_a = 0, "least"_a = 0, "shift"_a = 0.0,
       "scale"_a = 1.0, "where"_a = "random",
-      "Fill a C-contiguous array in host memory with the numbers after a state: counter and key, "
-      "as bytes. `kind`: 0 "
-      "uniform, 1 normal, 2 integers.");
+      "Fill a C-contiguous array in host memory with the numbers after a state, the bytes of a "
+      "GiState. `kind`: 0 uniform, 1 normal, 2 integers.");
 }
 
 }  // namespace gpuinterop

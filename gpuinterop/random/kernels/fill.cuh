@@ -1,20 +1,18 @@
-// Fills an array with the numbers of consecutive blocks. GI_KIND is uniform, normal or integers; T is the element type,
-// for integers an unsigned one. GI_SCALED: floats are multiplied and shifted.
-#define GI_EACH 4  // blocks of a thread
-#define GI_THREADS 256
+// Fills an array with the numbers of consecutive blocks of Philox, GI_EACH in a thread. GI_KIND is GI_UNIFORM, GI_NORMAL or
+// GI_INTEGERS; T is the element type, for integers an unsigned one. GI_SCALED: floats are multiplied and shifted.
 
 struct Params {
   T* out;
   i64 n;
   GiState state;
-#if GI_KIND == 2
+#if GI_KIND == GI_INTEGERS
   u64 low, range, least;
 #else
   T shift, scale;
 #endif
 };
 
-constexpr int kNumbers = GI_KIND != 2 && sizeof(T) == 4 ? 4 : 2;  // of a block
+constexpr int kNumbers = GI_KIND != GI_INTEGERS && sizeof(T) == 4 ? 4 : 2;  // of a block
 struct alignas(kNumbers * sizeof(T)) Together {
   T v[kNumbers];
 };
@@ -23,7 +21,7 @@ template <class U>
 GI_FN void gi_numbers(const Params& p, u64 block, U (&v)[kNumbers]) {
   u32 words[4];
   gi_block(p.state, block, 0, words);
-#if GI_KIND == 2
+#if GI_KIND == GI_INTEGERS
   for (int i = 0; i < 2; ++i) {
     const u64 word = gi_join(words[2 * i], words[2 * i + 1]);
     v[i] = (U)(p.low + gi_below(p.range, p.least, p.state, block, i, word));
@@ -32,7 +30,7 @@ GI_FN void gi_numbers(const Params& p, u64 block, U (&v)[kNumbers]) {
   if (sizeof(U) == 4) {
 #pragma unroll
     for (int i = 0; i < kNumbers; i += 2) {
-      if (GI_KIND == 0) {
+      if (GI_KIND == GI_UNIFORM) {
         v[i] = gi_unit(words[i]);
         v[i + 1] = gi_unit(words[i + 1]);
       } else {
@@ -45,7 +43,7 @@ GI_FN void gi_numbers(const Params& p, u64 block, U (&v)[kNumbers]) {
   } else {
     const u64 first = gi_join(words[0], words[1]), second = gi_join(words[2], words[3]);
     double x = gi_unit(first), y = gi_unit(second);
-    if (GI_KIND == 1) gi_normal_pair(first, second, x, y);
+    if (GI_KIND == GI_NORMAL) gi_normal_pair(first, second, x, y);
     v[0] = x;
     v[1] = y;
   }
