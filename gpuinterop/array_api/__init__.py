@@ -89,8 +89,13 @@ e, pi, inf, nan = np.e, np.pi, np.inf, np.nan
 newaxis = None
 
 
-def _dtypes_of(values: tuple[Any, ...]) -> list[Any]:
-    return [x.dtype if isinstance(x, _core.Array) else x for x in values]
+def _dtypes_of(values: tuple[Any, ...], where: str) -> list[Any]:
+    """Return the dtypes of arrays and of names, and other values as they are."""
+    # By gpuinterop, because NumPy reads the names of ml_dtypes only once that is imported.
+    return [
+        x.dtype if isinstance(x, _core.Array) else as_supported_dtype(x, where) if isinstance(x, str) else x
+        for x in values
+    ]  # fmt: skip
 
 
 def can_cast(from_: Any, to: Any, /) -> bool:
@@ -102,7 +107,7 @@ def can_cast(from_: Any, to: Any, /) -> bool:
     >>> gpuinterop.can_cast("float32", "int32")
     False
     """
-    return builtins.bool(np.can_cast(*_dtypes_of((from_, to))))
+    return builtins.bool(np.can_cast(*_dtypes_of((from_, to), "can_cast")))
 
 
 def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
@@ -116,7 +121,7 @@ def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
     >>> gpuinterop.result_type("float32", "int16", 2.5)
     dtype('float32')
     """
-    return common_dtype(_dtypes_of(arrays_and_dtypes), "result_type")
+    return common_dtype(_dtypes_of(arrays_and_dtypes, "result_type"), "result_type")
 
 
 class Limits(NamedTuple):
@@ -139,7 +144,7 @@ def finfo(type: Any, /) -> Limits:
     >>> gpuinterop.finfo("float32").bits
     32
     """
-    found = np.finfo(*_dtypes_of((type,)))
+    found = np.finfo(*_dtypes_of((type,), "finfo"))
     eps, smallest = float(found.eps), float(found.smallest_normal)
     return Limits(found.bits, eps, float(found.max), float(found.min), smallest, found.dtype)
 
@@ -153,7 +158,7 @@ def iinfo(type: Any, /) -> np.iinfo[Any]:
     >>> gpuinterop.iinfo("int8").max
     127
     """
-    return np.iinfo(*_dtypes_of((type,)))
+    return np.iinfo(*_dtypes_of((type,), "iinfo"))
 
 
 def isdtype(dtype: Any, kind: Any) -> bool:

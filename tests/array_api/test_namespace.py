@@ -2,6 +2,8 @@
 
 import inspect
 import itertools
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -202,6 +204,29 @@ def test_real_matrices_have_complex_eigenvalues():
     assert found.eigenvalues.dtype == found.eigenvectors.dtype == "complex64"
     values = xp.linalg.eigvals(xp.asarray(SQUARE, device="cpu"))
     np.testing.assert_allclose(np.sort(values.get().real), np.linalg.eigvalsh(SQUARE))
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        ("result_type('bfloat16', 'int8')", "bfloat16"),
+        ("result_type('bfloat16', 'float16')", "float32"),
+        ("can_cast('bfloat16', 'float32')", "True"),
+        ("finfo('bfloat16').bits", "16"),
+        ("iinfo('uint16').max", "65535"),
+    ],
+)
+def test_names_of_dtypes_need_no_import_of_ml_dtypes(call, expected):
+    pytest.importorskip("ml_dtypes")
+    command = [sys.executable, "-c", f"import gpuinterop.array_api as xp; print(xp.{call})"]
+    assert subprocess.run(command, capture_output=True, text=True).stdout.strip() == expected
+
+
+@pytest.mark.parametrize("name", ["can_cast", "finfo", "iinfo", "result_type"])
+def test_a_name_of_no_dtype_raises_the_error_of_every_entry(name):
+    with pytest.raises(gi.DTypeError) as raised:
+        getattr(xp, name)(*["flaot32"] * (1 + (name == "can_cast")))
+    assert raised.value.where == name
 
 
 def test_dtypes_and_limits():
