@@ -161,17 +161,22 @@ def cumulative_prod(
 def accumulate(name: str, x: Any, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
     """Return ``ufunc.accumulate(x)`` for the ufunc of an entry of `JOINS`."""
     where = f"numpy.{ufunc_of(name).__name__}.accumulate"
-    (x,) = results.as_operands(where, x)
+    (x,), axis = results.as_operands(where, x), _without_tuple(axis)
     if not x.ndim or axis is None:
         raise ArgumentTypeError(where=where, expected="one axis of an array of one axis or more",
                                 got=f"axis {axis} of shape {x.shape}", fix="reshape it: x.reshape(-1)")  # fmt: skip
     return _scan(name, x, axis, dtype, out, where)
 
 
+def _without_tuple(axis: Any) -> Any:
+    """Return the axis of a tuple of one, which NumPy's `accumulate` accepts."""
+    return axis[0] if isinstance(axis, tuple) and len(axis) == 1 else axis
+
+
 def _cumulative(
     name: str, x: Any, axis: Any, dtype: Any, out: Any, include_initial: Any, where: str
 ) -> Any:
-    (x,) = results.as_operands(where, x)
+    (x,), axis = results.as_operands(where, x), _without_tuple(axis)
     if axis is None and x.ndim > 1:
         raise ShapeError(where=where, expected="axis=, because x has several axes", got=f"shape {x.shape}",
                          fix="pass axis=0, or flatten it: x.ravel()")  # fmt: skip

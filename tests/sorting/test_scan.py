@@ -141,6 +141,17 @@ def test_dtype_and_out(place):
         gi.cumsum(x[0, 0].reshape(1), out=gi.zeros(1, "int64", device=place).broadcast_to((1,)))
 
 
+def test_a_tuple_of_one_axis_is_that_axis_where_numpy_accepts_it(device):
+    host = values_of("int32", (3, 5))
+    x = gi.GpuArray(host, device=device)
+    for function in (np.cumulative_sum, np.cumulative_prod, np.add.accumulate):
+        for axis in (0, -1):
+            found = function(x, axis=(axis,))
+            np.testing.assert_array_equal(found.get(), function(host, axis=axis))
+    with pytest.raises(TypeError):
+        gi.cumulative_sum(x, axis=(0, 1))
+
+
 def test_cumulative(place):
     host = values_of("int16", (4, 5))
     x = gi.GpuArray(host, device=place)
