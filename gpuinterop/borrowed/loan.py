@@ -92,11 +92,10 @@ class Loan:
             return _rebuilt(value, self.take)
         if type(value) is dict:
             return {key: self.take(item) for key, item in value.items()}
-        if isinstance(value, np.generic):
-            value = np.asarray(value)
-        if registry.library_of(value) != self.entry.name or not _has_numbers(value):
+        array = np.asarray(value) if isinstance(value, np.generic) else value
+        if registry.library_of(array) != self.entry.name or not _has_numbers(array):
             return value
-        found = from_any(value, copyif=self.copyif)
+        found = from_any(array, copyif=self.copyif)
         return found if self.narrow else plain(found)
 
 

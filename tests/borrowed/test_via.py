@@ -73,6 +73,20 @@ def test_containers_and_other_values(x):
     assert gi.via.numpy.array(["a"]).dtype.kind == "U"  # no dtype of ours
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda m: m.take(np.array(["a", "b"]), 1),
+        lambda m: m.max(np.array(["2020-01-01", "2021-01-01"], "M8[D]")),
+        lambda m: m.datetime_as_string(np.datetime64("2020-01-01")),
+        lambda m: m.sum(np.ones(3, "longdouble")),
+    ],
+)
+def test_a_scalar_without_a_dtype_of_gpuinterop_stays_a_scalar(call):
+    found, expected = call(gi.via.numpy), call(np)
+    assert (type(found), found) == (type(expected), expected)
+
+
 def test_what_would_be_copied_is_refused(x):
     pytest.importorskip("torch")
     mirrored = x[:, ::-1]
