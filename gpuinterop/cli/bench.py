@@ -86,7 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--seconds", type=float, default=0.16, metavar="S",
-        help="time for a call of a library, beyond one call a turn [%(default)s]",
+        help="how long to time each call of each library [%(default)s]",
     )  # fmt: skip
     parser.add_argument("-o", "--output", metavar="FILE", help="also write the JSON to a file")
     parser.add_argument("--picture", metavar="FILE", help="also draw bars as SVG")

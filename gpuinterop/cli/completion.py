@@ -12,9 +12,9 @@ from gpuinterop.testing.layouts import LAYOUTS
 EPILOG = """\
 exit code: 0 printed; 2 an argument is wrong
 
-Add the example to ~/.bashrc; for zsh, write zsh instead of bash and add it to ~/.zshrc.
+Add eval "$(gpuinterop completion bash)" to ~/.bashrc, or with zsh in place of bash to ~/.zshrc.
 
-example: gpuinterop completion bash; eval "$(gpuinterop completion bash)"
+example: gpuinterop completion bash
 """
 # Values of options, by the first word of their metavar. Other options take names of files.
 VALUES = {"LIBRARY": registry.names(), "LAYOUT": LAYOUTS, "DTYPE": NAMES, "DEVICE": ("cpu", "cuda")}
