@@ -99,7 +99,7 @@ def all_reduce(x: Any, out: Any = None, op: str = "sum", *, group: Any) -> None:
             call.engine.all_reduce(group, part, None, op)
         return
     x, out = call.read(x), call.read(out)
-    call.require_shape(x.shape, out.shape)
+    call.require_shape("out", out.shape, x.shape)
     # The targets first, because each is unpacked when the next one is taken.
     sources = call.sources(x)
     for target, source in zip(call.targets(out, x), sources, strict=True):
@@ -118,7 +118,7 @@ def reduce_scatter(x: Any, out: Any, op: str = "sum", *, group: Any) -> None:
     call = _Call("reduce_scatter", group, op)
     source = call.source(x)
     for array in call.targets(out, x):
-        call.require_shape(source.shape, (call.size, *array.shape))
+        call.require_shape("x", source.shape, (call.size, *array.shape))
         if array.size:
             call.engine.reduce_scatter(group, source, array, op)
 
@@ -135,7 +135,7 @@ def all_gather(x: Any, out: Any, *, group: Any) -> None:
     call = _Call("all_gather", group)
     source = call.source(x)
     for array in call.targets(out, x):
-        call.require_shape(array.shape, (call.size, *source.shape))
+        call.require_shape("out", array.shape, (call.size, *source.shape))
         if array.size:
             call.engine.all_gather(group, source, array)
 
@@ -156,7 +156,7 @@ def gather(x: Any, out: Any = None, root: int = 0, *, group: Any) -> None:
             call.engine.gather(group, source, None, root)
         return
     for array in call.targets(out, x):
-        call.require_shape(array.shape, (call.size, *source.shape))
+        call.require_shape("out", array.shape, (call.size, *source.shape))
         if array.size:
             call.engine.gather(group, source, array, root)
 
@@ -172,7 +172,7 @@ def scatter(x: Any, out: Any, root: int = 0, *, group: Any) -> None:
     source = call.source(x) if call.rank_of(root) == call.rank else None
     for array in call.targets(out, x):
         if source is not None:
-            call.require_shape(source.shape, (call.size, *array.shape))
+            call.require_shape("x", source.shape, (call.size, *array.shape))
         if array.size:
             call.engine.scatter(group, source, array, root)
 
@@ -189,8 +189,8 @@ def all_to_all(x: Any, out: Any, *, group: Any) -> None:
     call = _Call("all_to_all", group)
     source = call.source(x)
     for array in call.targets(out, x):
-        call.require_shape(source.shape, (call.size, *source.shape[1:]))
-        call.require_shape(array.shape, source.shape)
+        call.require_shape("x", source.shape, (call.size, *source.shape[1:]))
+        call.require_shape("out", array.shape, source.shape)
         if array.size:
             call.engine.all_to_all(group, source, array)
 
@@ -297,11 +297,11 @@ class _Call:
             fix="pass the rank of a process of this group",
         )  # fmt: skip
 
-    def require_shape(self, shape: tuple[int, ...], wanted: tuple[int, ...]) -> None:
+    def require_shape(self, name: str, shape: tuple[int, ...], wanted: tuple[int, ...]) -> None:
         if tuple(shape) != tuple(wanted):
             raise errors.ShapeError(
-                where=self.where, expected=f"shape {tuple(wanted)} in a group of {self.size}",
-                got=f"shape {tuple(shape)}", fix="pass arrays with the shapes of the documentation",
+                where=self.where, expected=f"{name} of shape {tuple(wanted)} in a group of {self.size}",
+                got=f"shape {tuple(shape)}", fix=f"pass {name} with that shape",
             )  # fmt: skip
 
     def read(self, x: Any) -> Any:
