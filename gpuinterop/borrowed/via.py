@@ -57,6 +57,13 @@ class Borrowed:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function with its library's arrays over the memory of `args`."""
+        if isinstance(self._value, ModuleType):
+            raise ArgumentTypeError(
+                where=f"gpuinterop.via.{self._path}",
+                expected="a function of this module",
+                got="a call of the module",
+                fix=f"convert with gpuinterop.to(x, {self._entry.name!r}), or name a function",
+            )
         return call_on_loan(self._entry, self._value, args, kwargs, self._copyif)
 
 

@@ -160,7 +160,7 @@ void register_blas(nb::module_& m) {
       [](nb::handle name, const std::string& where) {
         ops::enter_precision(ops::precision_named(name.ptr(), where.c_str()));
       },
-      nb::arg("name"), nb::arg("where"),
+      nb::arg("name").none(), nb::arg("where"),
       "Set how this thread multiplies float32, until _leave_precision().");
   m.def(
       "_current_precision",
@@ -174,7 +174,7 @@ void register_blas(nb::module_& m) {
         const ops::Precision precision = ops::precision_named(name.ptr(), where.c_str());
         return ops::kPrecisions[static_cast<size_t>(ops::exchange_precision(precision))];
       },
-      nb::arg("name"), nb::arg("where"),
+      nb::arg("name").none(), nb::arg("where"),
       "Set how the process multiplies float32, and return how it did.");
   m.def(
       "_product_function",

@@ -111,6 +111,7 @@ def test_lazy_tensors_and_gradients_are_refused(x):
     [
         (lambda: gi.via.no_such_library, gi.ConversionTypeError, "name of a library"),
         (lambda: gi.via.numpy.no_such_name, gi.MissingNameError, "no_such_name"),
+        (lambda: gi.via.numpy(gi.ones(2)), gi.ArgumentTypeError, r"gpuinterop\.to\(x, 'numpy'\)"),
         (lambda: gi.via(copyif=1), gi.ArgumentTypeError, "copyif"),
     ],
 )

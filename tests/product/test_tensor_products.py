@@ -315,8 +315,10 @@ def test_words_of_the_switch(device):
                  lambda: gi.set_product_precision("TF32")):  # fmt: skip
         with pytest.raises(gi.RangeError, match="tf32x3"):
             call()
-    with pytest.raises(gi.ArgumentTypeError):
-        gi.gemm(x, x, precision=True)
+    for call in (lambda: gi.gemm(x, x, precision=True), lambda: gi.set_product_precision(None),
+                 lambda: gi.product_precision(None).__enter__()):  # fmt: skip
+        with pytest.raises(gi.ArgumentTypeError):
+            call()
     for name in ("exact", THREE, "tf32"):
         with gi.product_precision(name):
             assert (x @ x).tolist() == [[2, 2], [2, 2]]
