@@ -90,7 +90,7 @@ On "cpu" all three precisions give the same bits.
 
 ## What differs from "exact"
 
-"tf32x3" is not the default, because these results differ:
+"tf32x3" is not the default for these reasons. Keep "exact" where one of them matters:
 
 - **Copies by a product.** A product with an identity, a permutation or a selection matrix is not exact. Three quarters
   of the elements are equal. The others differ in the last place.
@@ -101,6 +101,8 @@ On "cpu" all three precisions give the same bits.
   other.
 - **Time.** gpuinterop computes rows and columns that have infinities or NaNs again, without tensor cores. So they have
   the infinities and NaNs of "exact". This takes time, as [the table](#infinities-and-nans) shows.
+- **Memory.** While a product runs, it holds twice the memory of one operand, mostly the smaller one. It also holds a
+  copy of the other operand if that does not start at a multiple of 16 bytes, or if its rows or matrices do not.
 
 Equal calls give equal bits.
 
