@@ -42,10 +42,11 @@ def run(arguments: argparse.Namespace) -> int:
     shape = numbers_of(arguments.shape, "--shape")
     dtype = as_supported_dtype(arguments.dtype, "--dtype")
     tree = parse(arguments.expression)
+    target = None if arguments.to is None else target_of(arguments.to)
     with reraise_from("--shape"):
         x = gi.empty(shape, dtype, device="cpu")
     with show_seconds("gpuinterop draw"):  # importing a library may take seconds
-        drawing = gi.draw(view_of(tree, x), arguments.to and target_of(arguments.to))
+        drawing = gi.draw(view_of(tree, x), target)
     if arguments.svg:
         with reraise_from("--svg"):
             drawing.save(arguments.svg)

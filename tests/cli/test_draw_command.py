@@ -53,6 +53,7 @@ def test_other_expressions_are_refused(run, expression):
         (["--dtype", "text"], "'text'"),
         (["--to", "tourch"], "'torch'"),
         (["--to", "trch"], "--to: expected the name of a library"),
+        (["--to", ""], "--to: expected the name of a library"),
         (["3", "4"], "fix: write axis lengths with commas, as in --shape 3,4"),
         (["(3, 4, 5)"], "as in --shape 3,4,5"),
         (["--shape", "3", "4"], "as in --shape 3,4"),
