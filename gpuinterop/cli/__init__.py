@@ -64,9 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
     except OSError as error:  # of a file that an option names, or of the output
         _discard_unwritten_output()
-        if isinstance(
-            error, BrokenPipeError
-        ):  # the reader has closed it, as in `gpuinterop demo | head`
+        if isinstance(error, BrokenPipeError):  # its reader closed it: `gpuinterop demo | head`
             return 1
         print(f"gpuinterop {name}: {error}", file=sys.stderr)
         return 2

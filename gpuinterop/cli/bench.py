@@ -164,9 +164,8 @@ def on_host(result: Any) -> Any:
 
 def measure(device: str, names: Any, size: int, seconds: float) -> dict[str, Any]:
     """Return the record of a run: microseconds by row and library, and why others do not take part."""
-    load = os.getloadavg()[0] / (
-        os.cpu_count() or 1
-    )  # of other programs, before this one adds its own
+    # Of other programs, before this one adds its own.
+    load = os.getloadavg()[0] / (os.cpu_count() or 1)
     shown = partial(progress, "gpuinterop bench")
     libraries, absent = libraries_on(device, shown(names))
     modules = {GPUINTEROP: gi, **libraries}

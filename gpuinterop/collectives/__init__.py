@@ -283,9 +283,8 @@ class _Call:
         else:
             dtype, (code, index) = array.dtype, array.__dlpack_device__()
             packed = _core.empty(class_for(dtype), array.shape, dtype, code, index)
-        self.engine.require_device(
-            self.group, packed, self.where
-        )  # wait, if the engine has no streams
+        # Waits, if the engine has no streams.
+        self.engine.require_device(self.group, packed, self.where)
         return packed
 
     def rank_of(self, value: Any) -> int:

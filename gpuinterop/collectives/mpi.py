@@ -98,9 +98,8 @@ def _message(x: Any, blocks: int = 1) -> Iterator[Any]:
     shape, strides = x.shape[first:], x.strides[first:]
     start, end = byte_range(x.ptr, shape, strides, x.itemsize)
     kind = _datatype([*zip(shape, strides, strict=True)], x.itemsize)
-    if (
-        start < x.ptr
-    ):  # let the datatype start at its lowest byte, since not all of Open MPI's algorithms accept others
+    # The datatype starts at its lowest byte, because not all of Open MPI's algorithms accept others.
+    if start < x.ptr:
         kind = _replaced(kind, kind.Create_hindexed([1], [x.ptr - start]))
     if first:
         kind = _replaced(kind, kind.Create_resized(0, x.strides[0]))

@@ -37,9 +37,8 @@ PLANS_BY_TRIAL = True
 # Errors of a namespace that cannot accept an array: the standard requires BufferError, libraries differ.
 _REFUSALS = (BufferError, TypeError, ValueError, RuntimeError, AttributeError)
 
-_EVERYWHERE = frozenset(
-    {"float32", "complex64"}
-)  # dtypes that every library has, as targets of a cast
+# Dtypes that every library has, as targets of a cast.
+_EVERYWHERE = frozenset({"float32", "complex64"})
 
 # Namespaces of libraries with a converter, whose rules from_dlpack does not report.
 _OWN = {"numpy": "numpy", "torch": "torch", "cupy": "cupy", "jax.numpy": "jax"}

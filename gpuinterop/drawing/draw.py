@@ -187,7 +187,6 @@ def html(x: Any) -> str:
         if core_view(x).device.type == "cpu":
             parts.append(f"<pre>{escape(repr(x))}</pre>")
         return "".join(parts)
-    except (
-        Exception
-    ) as error:  # an incomplete layout, or values that a capture has not computed yet
+    # An incomplete layout, or values that a capture has not computed yet.
+    except Exception as error:
         return f"<pre>{escape(type(x).__name__)}: {escape(str(error))}</pre>"

@@ -109,9 +109,8 @@ def _apply(body: Body, stored: tuple[str, ...], symbol: str) -> str:
     lines.append(f"  {body.statements}")
     for j, loop in enumerate(body.loop_out):
         value = f"o{j}"
-        if (
-            WORKING[loop] != STORAGE[loop]
-        ):  # round as NumPy's loop does before any cast of the result
+        # Round as NumPy's loop does before any cast of the result.
+        if WORKING[loop] != STORAGE[loop]:
             value = f"gi_to<{STORAGE[loop]}>({value})"
         lines.append(f"  r{j} = gi_to<{storage[n + j]}>({value});")
     lines.append("}")

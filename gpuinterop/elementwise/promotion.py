@@ -284,15 +284,13 @@ def core_body(op: str, stored: tuple[str, ...]) -> Body:
         place = "const i64 i = (i64)(((u64)a0 - a1) / sizeof(*a0));"
         body = f"{place} o0 = i == a2 ? a5 : a3 + i * a4;"
         return Body(op, (ADDRESS, *stored[1:6]), stored[6:], body)
-    if (
-        op == "triangle"
-    ):  # an address that grows by an element with the column, and shrinks with the row; that of the
-        # first element of the upper part, and whether the upper part stays; the elements
+    if op == "triangle":
+        # An address that grows by an element with the column, and shrinks with the row; that of the first element of
+        # the upper part, and whether the upper part stays; the elements.
         body = "o0 = a2; if (((u64)a0 >= a1.lo) != (bool)a1.hi) o0 = {};"
         return Body(op, (ADDRESS, *stored[1:3]), stored[3:], body)
-    if (
-        op == "join"
-    ):  # the result, its address and the elements of a row; the parts; the stride between rows and the end of each
+    if op == "join":
+        # The result, its address and the elements of a row; the parts; the stride between rows and the end of each.
         count = (len(stored) - 3) // 2
         parts, ends = range(2, 2 + count), [f"a{2 + count + i}" for i in range(count)]
         value = "0"

@@ -40,9 +40,8 @@ def stream_number(stream: Any) -> int:
     """Return the driver's handle of a stream object or of a handle; None is the legacy stream."""
     if stream is None:
         return LEGACY
-    is_handle = (
-        type(stream) is int and 0 <= stream < 1 << 64
-    )  # avoids a call of the driver each time
+    # A handle as it is avoids a call of the driver each time.
+    is_handle = type(stream) is int and 0 <= stream < 1 << 64
     return (stream if is_handle else as_stream(stream).handle) or LEGACY
 
 

@@ -103,9 +103,8 @@ def changes_in_libraries(s: Stream) -> Changes:
             module = loaded_module(name)
             if module is not None:
                 changes += enter(module, s)
-    except (
-        BaseException
-    ):  # a first question starts CUDA in some libraries, which makes their context current
+    except BaseException:
+        # A first question starts CUDA in some libraries, which makes their context current.
         context()
         raise
     return changes

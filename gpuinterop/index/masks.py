@@ -117,9 +117,8 @@ def _launch(
     wide = max(n, step) >= 1 << 31
     kernel = _kernel(offsets.device.index, name, action, item, len(extents), wide)
     arrays, addresses = [offsets], [0, 0, 0]
-    for i, array in enumerate(
-        (mask, out, source)
-    ):  # comprehensions would cost each launch a microsecond
+    # Comprehensions would cost each launch a microsecond.
+    for i, array in enumerate((mask, out, source)):
         if array is not None:
             arrays.append(array)
             addresses[i] = array.ptr

@@ -162,9 +162,8 @@ def handle_of(found: Allocation, index: int) -> str:
         if found.mechanism == "legacy":
             _call("cuIpcGetMemHandle", byref(handle), start)
         elif found.mechanism == "pool":
-            for descriptor in descriptors_of(
-                found, index
-            ):  # the driver exports a pool before its pointers
+            # The driver exports a pool before its pointers.
+            for descriptor in descriptors_of(found, index):
                 os.close(descriptor)
             _call("cuMemPoolExportPointer", byref(handle), start)
         else:

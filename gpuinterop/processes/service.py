@@ -162,9 +162,8 @@ class _Owner:
                 socket.send_fds(connection, [json.dumps(entry.offer.answer).encode()], given)
             finally:
                 close_all(given)
-        except (
-            Exception
-        ) as error:  # no descriptor is free, the driver refuses, or the opener has ended
+        # No descriptor is free, the driver refuses, or the opener has ended.
+        except Exception as error:
             self._end_lease(token)  # first, because a send to an opener that has ended raises
             connection.send(json.dumps({"error": f"{type(error).__name__}: {error}"}).encode())
             return False

@@ -29,17 +29,12 @@ _OVERLAPS = True  # whether the product starts while the kernels before it end
 LEAST_WORK = 4e8  # operations; smaller products differ too much from the estimates
 # The bias of positive data is 1.2e-7. With 64 elements it is 1.55 times the median error of cuBLAS, with fewer more.
 LEAST_INNER = 96
-_START, _TILE, _TILE_STEP = (
-    10.0,
-    4.0,
-    0.75,
-)  # of three products: of all kernels, of a tile, of its steps
+# Of three products: of all kernels, of a tile, of a step of a tile.
+_START, _TILE, _TILE_STEP = 10.0, 4.0, 0.75
 _BYTES = 3e6  # that the kernels before the product move in a microsecond
 _OPERATIONS = 47.5e6  # of cuBLAS in a microsecond, if its tiles occupy all multiprocessors twice
-_CUBLAS_TILE, _CUBLAS_PART = (
-    64,
-    640,
-)  # its edge; elements of the inner dimension from which cuBLAS divides it
+# The edge of a tile of cuBLAS, and the elements of the inner dimension from which cuBLAS divides it.
+_CUBLAS_TILE, _CUBLAS_PART = 64, 640
 
 
 class TensorProduct(NamedTuple):
@@ -64,9 +59,7 @@ class TensorProduct(NamedTuple):
     overlaps: bool
 
 
-def is_faster(
-    m: int, n: int, k: int, batch: int, moved: int, waves: float, blocks: int
-) -> bool:  # fmt: skip
+def is_faster(m: int, n: int, k: int, batch: int, moved: int, waves: float, blocks: int) -> bool:
     """Return whether the product is faster than cuBLAS's.
 
     `moved` are the bytes that the kernels before it read and write, `waves` is the time of all tiles, in widest ones.

@@ -227,10 +227,8 @@ def _selected_on_host(
     inputs = [x] if mask is None else [x, mask]
     source = x.dtype if dtype is None else dtype
     result = _result_dtype(op, source, dtype)
-    shape, type_ids = (
-        reduced_shape(x.shape, axes, keepdims),
-        tuple(dtypes.dtype_id(i.dtype) for i in inputs),
-    )
+    shape = reduced_shape(x.shape, axes, keepdims)
+    type_ids = tuple(dtypes.dtype_id(i.dtype) for i in inputs)
     plan, accumulator = _plan_from_start(op, type_ids, x.shape, axes, source, result, shape)
     first = results.new_like(x, (), accumulator)
     first[...] = start

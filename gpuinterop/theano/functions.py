@@ -110,9 +110,8 @@ def _of_four(function: Callable[..., Any] | None) -> Callable[..., Any] | None:
 
 def _is_true(variable: Any) -> bool:
     made = variable.owner
-    if made and isinstance(
-        getattr(made.op, "scalar_op", None), scalar.Cast
-    ):  # a comparison, in int8
+    # A comparison is cast to int8.
+    if made and isinstance(getattr(made.op, "scalar_op", None), scalar.Cast):
         made = made.inputs[0].owner
     operation = getattr(made and made.op, "scalar_op", None)
     if isinstance(operation, scalar.GE | scalar.GT | scalar.LE | scalar.LT):

@@ -186,11 +186,8 @@ class _Modules(dict[str, types.ModuleType]):
 
 def modules(configuration: Configuration) -> dict[str, types.ModuleType]:
     """Return the modules by their names."""
-    Variable.__init__.__defaults__ = (
-        None,
-        None,
-        None,
-    )  # as in Theano, a variable needs only a type
+    # As in Theano, a variable needs only a type.
+    Variable.__init__.__defaults__ = (None, None, None)
     found = _Modules()
     _add_graphs(found, configuration)
     _add_tensors(found)
