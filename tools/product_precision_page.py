@@ -211,8 +211,8 @@ def page() -> str:
         "## Errors", "",
         "The table has errors in units of 1e-9, divided by |A| |B|, the product of the absolute values. We compare "
         "with products in float64. The results have 1,024 rows and columns, and k is the inner dimension. For this "
-        "table \"tf32x3\" used the tensor cores for every k. In your program it multiplies the shapes with k up to "
-        "256 as \"exact\" does.", "",
+        "table \"tf32x3\" used the tensor cores for every k. In your program the rule leaves those with k up to "
+        "256 to \"exact\", which is faster there.", "",
         *error_table(errors), "",
         f"![{ERRORS}](../images/tensor-errors.svg)", "",
         "The next table measures [the differences](#what-differs-from-exact). An ulp is a unit in the last place. "

@@ -113,6 +113,7 @@ def test_default_collate_stacks_arrays_in_either_order_of_the_imports(order):
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # of a fork with threads
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # JAX's, if another test has loaded it
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize("dtype", ["float32", "int16"])
 def test_a_data_loader_makes_tensors_of_arrays_in_tuples_and_dicts(dtype, workers):
