@@ -174,9 +174,11 @@ class Generator:
         True
         """
         first = _as_float(low, "low", "uniform")
-        return self._floats(
-            UNIFORM, size, dtype, out, "uniform", first, _as_float(high, "high", "uniform") - first
-        )
+        span = _as_float(high, "high", "uniform") - first
+        if math.isinf(span):
+            raise RangeError(where="uniform", expected="high - low that float64 holds",
+                             got=f"{short_repr(high)} - {short_repr(low)}", fix="pass closer bounds")  # fmt: skip
+        return self._floats(UNIFORM, size, dtype, out, "uniform", first, span)
 
     def standard_normal(self, size: Any = None, dtype: Any = None, out: Any = None) -> Any:
         """Return normal numbers of mean 0 and standard deviation 1, by the method of Box and Muller.

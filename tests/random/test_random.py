@@ -401,6 +401,7 @@ def test_threads_draw_different_numbers(device):
         (lambda r: r.random(out=gi.zeros((), device=r.device).broadcast_to(3)), gi.ReadOnlyError),
         (lambda r: r.uniform(0, np.inf), OverflowError),
         (lambda r: r.uniform(0, 1e300, 3), OverflowError),
+        (lambda r: r.uniform(-1e308, 1e308, 3, "float64"), gi.RangeError),
         (lambda r: r.uniform([1, 2], 3), gi.ArgumentTypeError),
         (lambda r: r.normal(0, -1, 3), ValueError),
         (lambda r: r.integers(5, 5), ValueError),
