@@ -274,7 +274,8 @@ class Generator:
         least, most = _limits(wanted)
         if first > last:
             raise ShapeError(where="integers", expected="low below high, or equal with endpoint=True",
-                             got=f"integers from {first} to {last}", fix="pass the lower bound first")  # fmt: skip
+                             got=f"low {first}, high {last + (not endpoint)}",
+                             fix="pass the lower bound first")  # fmt: skip
         if first < least or last > most:
             raise RangeError(where="integers", expected=f"bounds that {wanted} holds",
                              got=f"integers from {first} to {last}", fix="pass a wider dtype")  # fmt: skip

@@ -256,6 +256,13 @@ def test_integers_reach_both_bounds(device, dtype):
     assert whole.astype(float).std() > (most - least) * 0.25
 
 
+@pytest.mark.parametrize("endpoint", [False, True])
+def test_the_error_of_integers_has_the_bounds_as_given(endpoint):
+    with pytest.raises(gi.ShapeError) as raised:
+        default_rng(0, device="cpu").integers(5, 3, endpoint=endpoint)
+    assert raised.value.got == "low 5, high 3"
+
+
 def test_integers_are_unbiased_where_half_of_the_words_are_refused(device):
     count = 2**63 + 1  # the upper halves of the products alone would favour some
     rng = default_rng(8, device=device)
