@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -25,7 +26,8 @@ class _AfterImport:
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         """Return the spec that later finders have for the module, with a loader that calls the function."""
-        if name != self.name:
+        # A wrapper that stands in its place in the list would find this finder again.
+        if name != self.name or self not in sys.meta_path:
             return None
         later = sys.meta_path[sys.meta_path.index(self) + 1 :]
         found: Any = (finder.find_spec(name, path, target) for finder in later)
@@ -37,8 +39,9 @@ class _AfterImport:
         def exec_module(module: Any) -> None:
             load(module)
             self.function()
-            # Only now, because a program may try again an import that fails.
-            sys.meta_path.remove(self)
+            # Only now, because a program may try again an import that fails. A second spec finds it removed.
+            with suppress(ValueError):
+                sys.meta_path.remove(self)
 
         spec.loader.exec_module = exec_module
         return spec

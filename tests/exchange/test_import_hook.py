@@ -29,3 +29,28 @@ def test_the_hook_waits_for_an_import_that_succeeds(tmp_path, monkeypatch):
     assert calls == [True, "at once"]
     assert sys.meta_path == before
     del sys.modules[name]
+
+
+class Wrapper:
+    """A finder that calls another one, as tools that watch imports install them."""
+
+    def __init__(self, finder):
+        self.find_spec = finder.find_spec
+
+
+def test_an_import_works_where_finders_are_wrapped_or_a_module_is_executed_twice(
+    tmp_path, monkeypatch
+):
+    for name in ("a_module_of_wrapped_finders", "a_module_of_two_specs"):
+        (tmp_path / f"{name}.py").write_text("")
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
+    monkeypatch.syspath_prepend(tmp_path)
+    calls = []
+    after_import("a_module_of_two_specs", lambda: calls.append("two"))
+    for spec in [importlib.util.find_spec("a_module_of_two_specs") for _ in range(2)]:
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+    assert calls == ["two", "two"]
+    after_import("a_module_of_wrapped_finders", lambda: calls.append("wrapped"))
+    monkeypatch.setattr(sys, "meta_path", [Wrapper(finder) for finder in sys.meta_path])
+    assert importlib.import_module("a_module_of_wrapped_finders")
+    del sys.modules["a_module_of_wrapped_finders"]
