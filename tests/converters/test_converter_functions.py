@@ -51,6 +51,8 @@ def test_example_of_a_converter_runs(name, monkeypatch):
         fake_pycuda.installed(monkeypatch, npmat, fake_cudamat.gnumpy(npmat))
     else:
         pytest.importorskip({"cuda_core": "cuda.core", "buffer": "builtins"}.get(library, library))
+        if library == "pycuda":
+            converters.pycuda.init()  # its examples are for programs that have done so
     run_example(name)
 
 
