@@ -81,8 +81,11 @@ gi.set_product_precision(before)
   operations, as that of two {EDGE} x {EDGE} matrices has.
 - By an [estimate](#speed) the tensor cores take less time than "exact".
 
-Everything else it multiplies as "exact" does, and gives the same bits. The choice depends on the GPU, the shapes and
-the layouts, and never on the values.
+Everything else it multiplies as "exact" does, and gives the same bits. Blackwell GPUs (compute capability 10) are an
+exception. cuBLAS 12.9 and later emulates float32 there by nine products of bfloat16. We could not measure that. The
+figures on this page do not hold for it.
+
+The choice depends on the GPU, the shapes and the layouts, and never on the values.
 
 "tf32" also rounds complex64. It needs compute capability 8.0 or later. On older GPUs cuBLAS multiplies as float32.
 

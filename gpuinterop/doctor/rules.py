@@ -132,7 +132,8 @@ RULES = (
     *(Rule(name, partial(_missing, library=name), f"lib{name} is missing, {lost}: {{it[0]}}",
            'pip install "gpuinterop[{it[1]}]"', level) for name, (lost, level) in _LIBRARIES.items()),
     Rule("tf32x3", lambda f: [row for row in f.devices if f.product_precision == "tf32x3" and row["compute"] != "9.0"],
-         "the product precision is tf32x3, which needs a Hopper GPU: on {it[device]} cuBLAS multiplies as float32",
+         "the product precision is tf32x3, which needs a Hopper GPU: on {it[device]} cuBLAS multiplies as float32, or "
+         "emulates it on Blackwell",
          "gpuinterop.set_product_precision('exact'), or 'tf32' where 10 bits suffice", "hint"),
     Rule("blocking", lambda f: _if(f.environment.get("CUDA_LAUNCH_BLOCKING", "0") != "0"),
          "CUDA_LAUNCH_BLOCKING is set: every launch waits for its kernel",

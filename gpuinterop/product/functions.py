@@ -41,7 +41,8 @@ def product_precision(precision: str) -> Any:
 
     * "exact", the default: cuBLAS multiplies them as float32.
     * "tf32x3": the tensor cores of a Hopper GPU compute three products of TF32, up to 2.8 times as fast. Other GPUs,
-      and shapes that would not be faster, multiply as "exact". :doc:`/reference/product-precision` has the errors.
+      and shapes that would not be faster, multiply as "exact"; on Blackwell cuBLAS may emulate float32.
+      :doc:`/reference/product-precision` has the errors.
     * "tf32": the operands are rounded to TF32, which has 10 bits of mantissa instead of 23.
 
     A captured graph keeps the precision that was set while it was recorded.

@@ -1,5 +1,5 @@
 // cuBLAS and cublasLt as tables of functions, opened on first use. Their headers are not used: the few
-// enumerators below have had these values since CUDA 11 and are part of the ABI.
+// enumerators below are part of the ABI: since CUDA 11, and kComputeEmulated since cuBLAS 12.9.
 #pragma once
 
 #include <cuda.h>
@@ -20,7 +20,8 @@ using Object = struct ObjectTag*;  // cublasLt's descriptors, layouts and prefer
 enum Operation { kNone = 0, kTranspose = 1 };
 // cudaDataType; a pair is a complex number.
 enum DataType { kReal32 = 0, kReal64 = 1, kReal16 = 2, kPair32 = 4, kPair64 = 5, kBrain16 = 14 };
-enum Compute { kCompute32 = 68, kComputeTf32 = 77, kCompute64 = 70 };
+// kComputeEmulated: float32 as the sum of nine products of bfloat16, on Blackwell.
+enum Compute { kCompute32 = 68, kComputeTf32 = 77, kComputeEmulated = 78, kCompute64 = 70 };
 enum { kDefaultAlgorithm = -1 };
 
 enum LtDescriptor { kLtTransA = 3, kLtTransB = 4, kLtEpilogue = 7, kLtBiasPointer = 8 };

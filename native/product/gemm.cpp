@@ -85,7 +85,9 @@ void make_lt_plan(LtPlan& plan, const Product& p, const GemmTypes& t, int device
     check(lt.DescSet(plan.description, what, &value, sizeof value),
           "cublasLtMatmulDescSetAttribute", where);
   };
-  check(lt.DescCreate(&plan.description, t.compute, t.scale), "cublasLtMatmulDescCreate", where);
+  const int described = lt.DescCreate(&plan.description, t.compute, t.scale);
+  if (described && t.compute == kComputeEmulated) return;  // cuBLAS is older than 12.9
+  check(described, "cublasLtMatmulDescCreate", where);
   describe(kLtTransA, static_cast<int32_t>(p.op_a));
   describe(kLtTransB, static_cast<int32_t>(p.op_b));
   if (p.bias) {
@@ -386,6 +388,7 @@ void gemm(const Array& out, const Array& a0, const Array& b0, const Array* c0, S
   if (!o.has_c) beta = {0, 0};
 
   const int device = out.device.id;
+  const bool emulated = on_tensor_cores && cuda::compute_capability(device, where) / 10 == 10;
   cuda::DeviceGuard guard(device);
   // cuBLAS allocates for a new handle and loads its kernels on first use.
   cuda::RelaxedCapture relaxed;
@@ -402,8 +405,12 @@ void gemm(const Array& out, const Array& a0, const Array& b0, const Array* c0, S
     p.bias = row ? o.c.data : nullptr;
     if (on_tensor_cores && tensor_product(p, alpha.real, beta.real, device, stream, where))
       continue;
+    const Scalar kept = row ? Scalar{0, 0} : beta;
+    if (emulated &&
+        run_lt(p, {kReal32, kComputeEmulated, kReal32}, alpha, kept, device, stream, where))
+      continue;
     if (addend != Addend::InResult) {
-      if (run_lt(p, types, alpha, row ? Scalar{0, 0} : beta, device, stream, where)) continue;
+      if (run_lt(p, types, alpha, kept, device, stream, where)) continue;
       // cublasLt has no kernel for these sizes: cuBLAS adds what the result holds.
       const Layout& l = o.out.layout;
       copy_elements(o.out, with_layout(o.c, o.c.layout.broadcast_to(l.ndim(), l.shape(), where)),

@@ -9,7 +9,8 @@ namespace gpuinterop::ops {
 // How float32 is multiplied; complex64 too, but without Tf32x3.
 enum class Precision : uint8_t {
   Exact,   // as float32
-  Tf32x3,  // as the sum of three products of TF32, where that is faster: tensor_product.hpp
+  Tf32x3,  // as the sum of three products of TF32, where that is faster: tensor_product.hpp;
+           // on Blackwell as cuBLAS's sum of nine products of bfloat16
   Tf32,    // with operands rounded to TF32
 };
 

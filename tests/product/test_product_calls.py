@@ -3,10 +3,11 @@
 import ctypes
 import functools
 import os
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from doubles import fake_driver
+from doubles import driver, fake_driver, internals
 from helpers.products import close, values
 from helpers.threads import in_thread
 
@@ -142,6 +143,38 @@ def test_tf32_is_used_only_on_request(device: str) -> None:
     finally:
         assert gpuinterop.set_product_precision(before) == "tf32"
     assert compute(lambda: x.dot(x)) == strict
+
+
+@pytest.fixture
+def blackwell(device: str) -> Iterator[None]:
+    """Let the device be a Blackwell GPU, which lacks Hopper's instructions."""
+    driver.libcuda().fakecuda_set_compute_major(10)
+    internals.forget_calls()
+    yield
+    driver.libcuda().fakecuda_set_compute_major(9)
+    cublas().fakecublas_set_newest(78)
+    internals.forget_calls()
+
+
+def test_cublas_emulates_float32_on_blackwell(device: str, blackwell: None) -> None:
+    shapes = (6, 5), (5, 4), (6, 4), (4,), (2, 6, 5)
+    a, b, c, row, stack = (CudaNdarray(values(*s), device=device) for s in shapes)
+    exact, many = (values(*s).astype(float) @ values(5, 4) for s in ((6, 5), (2, 6, 5)))
+    products = {
+        "plain": (lambda: a @ b, exact),
+        "batch": (lambda: stack @ b, many),
+        "addend": (lambda: gpuinterop.gemm(a, b, c, alpha=2, beta=0.5), 2 * exact + 0.5 * values(6, 4)),
+        "row": (lambda: gpuinterop.gemm(a, b, row), exact + values(4)),
+    }  # fmt: skip
+    for newest, compute in ((78, 78), (77, 68)):  # cuBLAS before 12.9 has no emulation
+        cublas().fakecublas_set_newest(newest)
+        internals.forget_calls()
+        for product, expected in products.values():
+            with gpuinterop.product_precision("tf32x3"):
+                close(product(), expected)
+            assert calls_of(COMPUTE) == compute
+            close(product(), expected)
+            assert calls_of(COMPUTE) == 68
 
 
 def test_devices_do_not_mix(device: str) -> None:

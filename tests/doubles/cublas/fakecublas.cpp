@@ -39,6 +39,7 @@ struct Handle {
 // gemm, batched gemm, lt matmul, lt with bias, workspaces set, heuristics, last compute type
 int calls[7];
 bool refusing = false;  // cublasLt finds no kernel
+int newest = 78;        // the last type of computation that cublasLt knows
 int objects = 0;        // cublasLt objects that are not destroyed yet
 int layouts_left = -1;  // then making one fails; -1: never
 
@@ -96,7 +97,7 @@ void product(int ta, int tb, long long m, long long n, long long k, Number alpha
 Number scale(const void* p, int type) { return read(p, type, 0); }
 
 struct Desc {
-  int ta = 0, tb = 0, epilogue = 1, scale = 0;
+  int ta = 0, tb = 0, epilogue = 1, scale = 0, compute = 0;
   const void* bias = nullptr;
 };
 struct Layout {
@@ -112,6 +113,7 @@ struct Layout {
 extern "C" {
 int fakecublas_calls(int which) { return calls[which]; }
 void fakecublas_refuse(int yes) { refusing = yes; }
+void fakecublas_set_newest(int compute) { newest = compute; }
 int fakecublas_objects() { return objects; }
 void fakecublas_fail_after(int layouts) { layouts_left = layouts; }
 
@@ -149,10 +151,11 @@ int cublasGemmStridedBatchedEx_64(Handle* h, int ta, int tb, int64_t m, int64_t 
 }
 int cublasLtCreate(void** h) { *h = new int; return 0; }
 int cublasLtMatmulDescCreate(Desc** d, int compute, int type) {
-  if (type == R64 ? compute != 70 : type != R32 || (compute != 68 && compute != 77)) return kNotSupported;
+  if (type == R64 ? compute != 70 : type != R32 || (compute != 68 && compute != 77 && compute != newest)) return kNotSupported;
   *d = new Desc;
   ++objects;
   (*d)->scale = type;
+  (*d)->compute = compute;
   return 0;
 }
 int cublasLtMatmulDescDestroy(Desc* d) { delete d; --objects; return 0; }
@@ -194,6 +197,7 @@ int cublasLtMatmul(void* h, Desc* d, const void* alpha, const void* a, Layout* l
                    const void* beta, const void* c, Layout* lc, void* out, Layout* ld, const uint64_t* algorithm,
                    void* workspace, size_t bytes, void* stream) {
   ++calls[d->epilogue == 4 ? 3 : 2];
+  calls[6] = d->compute;
   long long m = ld->rows, n = ld->cols, k = d->ta ? la->rows : la->cols;
   if (!h) return kNotInitialized;
   if (!is_op(d->ta) || !is_op(d->tb) || !alpha || !beta || !algorithm) return kInvalid;

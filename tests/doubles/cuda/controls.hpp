@@ -1,6 +1,7 @@
 // Functions by which tests steer the fake driver and read what it has seen; a part of fakecuda.cpp.
 void fakecuda_set_delay_us(long us) { machine().delay_us.store(us); }
 void fakecuda_set_capacity(size_t most) { machine().capacity.store(most); }
+void fakecuda_set_compute_major(int major) { machine().compute_major.store(major); }
 void fakecuda_keep_user_objects(bool keeps) { machine().keeps_user_objects.store(keeps); }
 void fakecuda_set_memory(int device, int64_t bytes) {
   LOCKED();

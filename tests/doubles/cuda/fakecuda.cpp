@@ -250,6 +250,7 @@ CUresult cuDeviceGetAttribute(int* out, CUdevice_attribute what, CUdevice) {
       {CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1}};
   auto it = values.find(what);
   *out = it == values.end() ? 0 : it->second;
+  if (what == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) *out = machine().compute_major;
   return CUDA_SUCCESS;
 }
 CUresult cuDeviceTotalMem_v2(size_t* out, CUdevice d) {

@@ -141,6 +141,7 @@ struct Machine {
   std::atomic<size_t> capacity{0};  // of a stream's queue; 0: no bound
   // The real driver destroys user objects on a thread of its own, some time later.
   std::atomic<bool> keeps_user_objects{false};
+  std::atomic<int> compute_major{9};
   std::vector<std::string> faults;  // errors that a real device reports later or never
 
   Machine() {
