@@ -44,8 +44,6 @@ CALLS = {
     "expand_dims at True": lambda m, v, c: np.expand_dims(m, True),
     "expand_dims at True and 0": lambda m, v, c: np.expand_dims(m, (True, 0)),
     "diff along False": lambda m, v, c: np.diff(m, axis=False),
-    "reshape to None": lambda m, v, c: np.reshape(m.T, None),
-    "reshape to None by columns": lambda m, v, c: np.reshape(m, None, order="F"),
     "split by names": lambda m, v, c: np.split(ary=m, indices_or_sections=3, axis=0)[1],
     "array_split by names": lambda m, v, c: np.array_split(ary=m, indices_or_sections=np.array([1, 2]))[1],
     "tile": lambda m, v, c: np.tile(v, 3),
@@ -103,6 +101,11 @@ CALLS = {
     "diff of bools": lambda m, v, c: np.diff(m > 0, axis=0),
     "where": lambda m, v, c: np.where(m > 0, m, v),
 }  # fmt: skip
+if np.lib.NumpyVersion(np.__version__) >= "2.4.0":  # older ones refuse it themselves
+    CALLS |= {
+        "reshape to None": lambda m, v, c: np.reshape(m.T, None),
+        "reshape to None by columns": lambda m, v, c: np.reshape(m, None, order="F"),
+    }
 
 
 def arrays_on(device: str) -> tuple[gi.CudaNdarray, ...]:
