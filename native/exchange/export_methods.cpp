@@ -1,5 +1,6 @@
 // Export by the Python protocols: __dlpack__, __dlpack_device__, the two interface dictionaries, and buffers.
 #include <algorithm>
+#include <cstddef>
 #include <optional>
 
 #include "arrays/type.hpp"
@@ -338,8 +339,13 @@ void require_requested(const Array& a, int flags) {
          layout_text(l), "pass a copy: x.copy()");
 }
 
-// The view holds the array, which keeps its memory, and the layout of this moment: Theano's setters and assignment
-// to `shape` may change the array's own.
+// What a buffer holds besides the array: its memory, so that it counts among those that share it, and the layout of this
+// moment, because Theano's setters and assignment to `shape` may change the array's own.
+struct Exported {
+  BufferRef memory;
+  Py_ssize_t sizes[2 * kMaxDims];  // of which 2 * ndim are allocated
+};
+
 int get_buffer(PyObject* self, Py_buffer* view, int flags) {
   view->obj = nullptr;
   require_valid_layout(self);
@@ -348,8 +354,10 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
   ops::require_values(kBuffer, a);
   settle_for_host(a, kBuffer);
   const auto n = static_cast<size_t>(a.layout.ndim());
-  auto* const sizes = static_cast<Py_ssize_t*>(PyMem_Malloc((2 * n + 1) * sizeof(Py_ssize_t)));
-  if (!sizes) throw std::bad_alloc();
+  void* const place = PyMem_Malloc(offsetof(Exported, sizes) + 2 * n * sizeof(Py_ssize_t));
+  if (!place) throw std::bad_alloc();
+  new (place) BufferRef(a.buffer);
+  auto* const sizes = static_cast<Exported*>(place)->sizes;
   for (size_t i = 0; i < n; ++i) {
     sizes[i] = a.layout.shape()[i];
     sizes[n + i] = a.layout.strides()[i] * a.itemsize();
@@ -366,11 +374,14 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
   view->format = flags & PyBUF_FORMAT ? const_cast<char*>(buffer_format(a.dtype)) : nullptr;
   view->shape = flags & PyBUF_ND ? sizes : nullptr;
   view->strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? sizes + n : nullptr;
-  view->internal = sizes;
+  view->internal = place;
   return 0;
 }
 
-void release_buffer(PyObject*, Py_buffer* view) { PyMem_Free(view->internal); }
+void release_buffer(PyObject*, Py_buffer* view) {
+  static_cast<Exported*>(view->internal)->memory.~BufferRef();
+  PyMem_Free(view->internal);
+}
 
 PyObject* get_ptr(PyObject* o, void*) {
   exchange::join_before_use(unwrap(o), "ptr");

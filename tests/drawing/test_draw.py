@@ -229,6 +229,10 @@ def test_other_arrays_and_exports_are_counted():
     assert "\nshared with 2 other arrays or exports\n" in str(view.draw())
     del exported
     assert "shared with" not in str(view.draw())
+    readers = [np.asarray(own), memoryview(own), gi.to(own, "numpy")]
+    assert "\nshared with 4 other arrays or exports\n" in str(own.draw())
+    del readers
+    assert "shared with" not in str(view.draw())
     x = gi.from_any(whole(3))
     assert "shared with" not in str(x.draw())
     assert "\nshared with 1 other array or export\n" in str(x[1:].draw())
