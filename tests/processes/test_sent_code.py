@@ -260,3 +260,19 @@ def test_a_launched_raw_kernel_sends_its_source():
         sent(1, 1, x)
         assert x.tolist() == [7]
     assert b"x[0] = 7" in pickle.dumps(kernel)
+
+
+def test_joblib_runs_functions_that_mention_the_package_in_processes():
+    joblib = pytest.importorskip("joblib")
+
+    def step(x):
+        return os.getpid(), gi.exp(x) + shifted(x)
+
+    # joblib hands large arrays over as files, if their class is NumPy's.
+    inputs = [gi.asarray(np.linspace(0, 1, n, dtype="float32"), device="cpu") for n in (3, 400_000)]
+    with joblib.Parallel(n_jobs=2) as workers:
+        found = workers(joblib.delayed(step)(x) for x in inputs)
+    for x, (process, result) in zip(inputs, found, strict=True):
+        n = x.get()
+        assert process != os.getpid()
+        np.testing.assert_allclose(result.get(), np.exp(n) + n * 2 + OFFSET, rtol=1e-6)
