@@ -39,7 +39,7 @@ faster, but they read only 10 bits of each mantissa.
 
 | precision | how a GPU multiplies | digits |
 | --- | --- | --- |
-| `"exact"` | The default. As float32, without tensor cores. | float32 errors |
+| `"exact"` | The default. As float32, without tensor cores. | about 7 |
 | `"tf32x3"` | On tensor cores, by three products of TF32 numbers. | as many, [other bits](#what-differs-from-exact) |
 | `"tf32"` | On tensor cores, by one product of TF32 numbers. | about 3 |
 
