@@ -10,6 +10,7 @@
 #include "elementwise/call_cache.hpp"
 #include "elementwise/overlap.hpp"
 #include "interpreter/error.hpp"
+#include "jit/cuda_module.hpp"
 #include "product/cublas.hpp"
 #include "product/tensor_product.hpp"
 
