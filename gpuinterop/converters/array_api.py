@@ -25,7 +25,7 @@ from gpuinterop.exchange.suggested_fixes import cast_line, copy_line, fix_dtype
 
 ARRAY = "an array of a library with an array-API namespace"
 STREAM = "the stream that its export waits for"
-HAS_EXAMPLE = False  # the option needs an object of the library
+EXAMPLE_SETUP = None  # no example, because the option needs an object of the library
 TO_NOTE = """Shares by ``xp.from_dlpack``, and compares the result: an array that `xp` cannot accept, or would copy
 or make writable, raises, or with ``copyif=True`` is copied first; no dtype is ever narrowed. For NumPy, torch, CuPy and
 ``jax.numpy`` the converters of these libraries are used."""

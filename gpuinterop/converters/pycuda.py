@@ -28,6 +28,7 @@ from gpuinterop.exchange.plan import ArrayInfo, Plan, Rules, plan_layout, refuse
 ARRAY = "a pycuda.gpuarray.GPUArray"
 STREAM = "PyCUDA's default stream"
 IMPORTS = "pycuda.gpuarray"
+EXAMPLE_SETUP = "context = gpuinterop.converters.pycuda.init()"
 TO_NOTE = """``strided=True`` shares every layout: the GPUArray has the strides, which only PyCUDA's slicing, ``get``
 and ``view`` honour; its kernels do not. `x` is ``result.base``.
 

@@ -23,7 +23,7 @@ ARRAY = "a pyopencl.array.Array"
 STREAM = "the array's command queue"
 IMPORTS = "pyopencl.array"
 COPIES = ["arrays for devices with memory of their own"]
-HAS_EXAMPLE = False  # the option needs an object of the library
+EXAMPLE_SETUP = None  # no example, because the option needs an object of the library
 TO_NOTE = """`queue` is a ``pyopencl.CommandQueue``, and required. The conversion waits until the queue is idle. The
 result has the address and the strides of `x` in its ``base_data``, ``offset`` and ``strides``; kernels read all three.
 PyOpenCL's own arithmetic accepts contiguous arrays only. Keep the result while kernels on another queue, sub-buffers of

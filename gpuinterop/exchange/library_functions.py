@@ -197,20 +197,20 @@ def _doc_from(entry: Backend) -> str:
 
 
 def _example(entry: Backend, direction: str, name: str) -> str:
-    if not getattr(entry.module, "HAS_EXAMPLE", True):
+    setup = getattr(entry.module, "EXAMPLE_SETUP", "")
+    if setup is None:
         return ""
     device = "cpu" if "cpu" in entry.devices else "cuda:0"
     line = f"{name}(x)" if direction == "to" else f'{name}(gpuinterop.to(x, "{entry.name}"))'
-    return f"""
-Examples
---------
->>> import gpuinterop
->>> from gpuinterop.converters import {name}
->>> x = gpuinterop.ones((4, 1), device="{device}")
->>> y = {line}
->>> gpuinterop.shares_memory(x, y)
-True
-"""
+    lines = [
+        "import gpuinterop",
+        f"from gpuinterop.converters import {name}",
+        *([setup] if setup else []),
+        f'x = gpuinterop.ones((4, 1), device="{device}")',
+        f"y = {line}",
+        "gpuinterop.shares_memory(x, y)",
+    ]
+    return "\n".join(["\nExamples\n--------", *(f">>> {line}" for line in lines), "True\n"])
 
 
 # ---- ordinary arrays ----------------------------------------------------------------------------

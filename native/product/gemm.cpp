@@ -389,7 +389,6 @@ void gemm(const Array& out, const Array& a0, const Array& b0, const Array* c0, S
   if (!o.has_c) beta = {0, 0};
 
   const int device = out.device.id;
-  const bool emulated = on_tensor_cores && cuda::compute_capability(device, where) / 10 == 10;
   cuda::DeviceGuard guard(device);
   // cuBLAS allocates for a new handle and loads its kernels on first use.
   cuda::RelaxedCapture relaxed;
@@ -404,12 +403,13 @@ void gemm(const Array& out, const Array& a0, const Array& b0, const Array* c0, S
     if (addend == Addend::InResult) p.c = p.d;  // of this product
     const bool row = addend == Addend::Row;
     p.bias = row ? o.c.data : nullptr;
-    if (on_tensor_cores && tensor_product(p, alpha.real, beta.real, device, stream, where))
-      continue;
     const Scalar kept = row ? Scalar{0, 0} : beta;
-    if (emulated &&
-        run_lt(p, {kReal32, kComputeEmulated, kReal32}, alpha, kept, device, stream, where))
-      continue;
+    if (on_tensor_cores) {
+      if (tensor_product(p, alpha.real, beta.real, device, stream, where)) continue;
+      const GemmTypes emulated{kReal32, kComputeEmulated, kReal32};
+      const bool blackwell = cuda::compute_capability(device, where) / 10 == 10;
+      if (blackwell && run_lt(p, emulated, alpha, kept, device, stream, where)) continue;
+    }
     if (addend != Addend::InResult) {
       if (run_lt(p, types, alpha, kept, device, stream, where)) continue;
       // cublasLt has no kernel for these sizes: cuBLAS adds what the result holds.

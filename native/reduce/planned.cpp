@@ -24,9 +24,10 @@ namespace {
 
 struct Planned {
   Parameters parameters;
-  size_t arrays;  // the number of operands, which are the first parameters
-  nb::object
-      plan;  // (operands, other arguments by name) -> Plan, or None: Python carries such calls out
+  // The number of operands, which are the first parameters.
+  size_t arrays;
+  // Makes a Plan of operands and other arguments; None: Python carries the call out.
+  nb::object plan;
 };
 
 auto& planned = *new std::deque<Planned>;  // never destroyed; references stay valid

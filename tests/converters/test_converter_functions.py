@@ -1,11 +1,12 @@
 """All converters have the same parameters and order of documentation, and a Theano-compatible name."""
 
+import atexit
 import inspect
 import re
 from pathlib import Path
 
 import pytest
-from doubles import driver, fake_cudamat, fake_pycuda
+from doubles import fake_cudamat, fake_pycuda
 from helpers.docstring_examples import example_of, needs_gpu, run
 
 import gpuinterop as gi
@@ -51,17 +52,18 @@ def test_example_of_a_converter_runs(name, monkeypatch):
         fake_pycuda.installed(monkeypatch, npmat, fake_cudamat.gnumpy(npmat))
     else:
         pytest.importorskip({"cuda_core": "cuda.core", "buffer": "builtins"}.get(library, library))
-        if library == "pycuda":
-            converters.pycuda.init()  # its examples are for programs that have done so
     run_example(name)
 
 
 @pytest.mark.fake_driver
 @pytest.mark.parametrize("name", [name for name in LIBRARIES if LIBRARIES[name] == "pycuda"])
 def test_example_of_pycudas_converter_runs(name, monkeypatch):
-    with driver.Current():
-        fake_pycuda.installed(monkeypatch, fake_pycuda.pycuda())
+    fake_pycuda.installed(monkeypatch, fake_pycuda.pycuda())
+    try:
         run_example(name)
+    finally:  # pop the context that the example has pushed
+        atexit.unregister(converters.pycuda._undo)
+        converters.pycuda._undo(converters.pycuda.init())
 
 
 def takes_an_array_and_copyif(function):
