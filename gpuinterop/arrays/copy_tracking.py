@@ -96,9 +96,13 @@ class _Isolated(CopyCount):
 class _Scope(_core.Block):
     """A copy scope, as a context manager or a decorator."""
 
-    def __init__(self, record: Any, result: Any) -> None:
+    def __init__(self, record: Any, result: Any, call: str) -> None:
+        self._call = call
         enter, leave = partial(_core._enter_copies, record), partial(_core._leave_copies, record)
         super().__init__((enter, leave), result=result)
+
+    def __repr__(self) -> str:
+        return f"gpuinterop.{self._call}"
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         @wraps(function)
@@ -137,14 +141,14 @@ class _Downloads(_Scope):
 
     def __init__(self, policy: str) -> None:
         self._policy = policy
-        super().__init__(self, None)
-        self._call = policy, weakref.ref(self)
-        _calls.append(self._call)
+        super().__init__(self, None, f"downloads({policy!r})")
+        self._entry = policy, weakref.ref(self)
+        _calls.append(self._entry)
         _forget_superseded()
 
     def _give_back(self) -> None:
         with suppress(ValueError):  # used before
-            _calls.remove(self._call)
+            _calls.remove(self._entry)
 
     def __enter__(self) -> Any:
         self._give_back()
@@ -263,7 +267,7 @@ def forbidden_copy_error(kind: str, nbytes: int, where: str) -> CopyForbiddenErr
 def isolated_copy_count() -> AbstractContextManager[CopyCount]:
     """Count copies in the block without reporting them to, or being limited by, the enclosing scopes."""
     record = _Isolated()
-    return _Scope(record, record)
+    return _Scope(record, record, "count_copies()")
 
 
 def _caller() -> str:
@@ -289,7 +293,7 @@ def no_copies() -> _Scope:
     >>> with gpuinterop.no_copies():
     ...     y = gpuinterop.converters.to_numpy(x)  # shares, hence allowed
     """
-    return _Scope(_Ban(), None)
+    return _Scope(_Ban(), None, "no_copies()")
 
 
 @_Opener
@@ -306,7 +310,7 @@ def count_copies() -> AbstractContextManager[CopyCount]:
     CopyCount(count=1, bytes=24)
     """
     record = CopyCount()
-    return _Scope(record, record)
+    return _Scope(record, record, "count_copies()")
 
 
 @_Opener
@@ -326,7 +330,7 @@ def log_transfers() -> AbstractContextManager[TransferLog]:
     no transfers between host and device
     """
     record = TransferLog()
-    return _Scope(record, record)
+    return _Scope(record, record, "log_transfers()")
 
 
 def downloads(policy: str) -> _Scope:

@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         if name == "run":  # Python prints the program's traceback and ends with the signal
             raise
-        print(f"gpuinterop {name}: interrupted", file=sys.stderr)
+        say(f"gpuinterop {name}: interrupted", sys.stderr)
         return 130
     return code
 

@@ -7,7 +7,7 @@ import json
 
 import gpuinterop as gi
 from gpuinterop.arrays.dtypes import as_supported_dtype
-from gpuinterop.cli.explain import numbers_of, target_of
+from gpuinterop.cli.explain import forms_of, numbers_of, target_of
 from gpuinterop.cli.terminal import say, show_seconds
 from gpuinterop.cli.views import GRAMMAR, add_expression, parse, view_of
 from gpuinterop.errors.context import reraise_from
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
         with reraise_from("--svg"):
             drawing.save(arguments.svg)
     if arguments.json:
-        print(json.dumps({"text": str(drawing), "svg": drawing.svg}, indent=1))
+        print(json.dumps(forms_of(drawing), indent=1))
     elif not arguments.svg:
         say(drawing)
     return 0

@@ -21,6 +21,7 @@ from gpuinterop.errors import ArgumentTypeError
 from gpuinterop.errors.context import reraise_from
 from gpuinterop.errors.messages import strides_of_partial_elements, wrong_number_of_strides
 from gpuinterop.exchange import registry
+from gpuinterop.exchange.sharing import PLANS
 from gpuinterop.testing.layouts import LAYOUTS
 
 EPILOG = """\
@@ -45,7 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--dtype", default="float32", metavar="DTYPE", help="element type [float32]"
     )
     parser.add_argument("--device", metavar="DEVICE", help="instead of the default device")
-    parser.add_argument("--to", metavar="LIBRARY", help="the library to convert to; required")
+    parser.add_argument(
+        "--to", metavar="LIBRARY", help="the library to convert to, or process; required"
+    )
     parser.add_argument("--copyif", action="store_true", help="allow a copy")
     parser.add_argument(
         "--draw", action="store_true", help="also draw the memory and mark the axis at fault"
@@ -68,19 +71,26 @@ def run(arguments: argparse.Namespace) -> int:
     )
     with show_seconds("gpuinterop explain"):  # importing a library may take seconds
         plan = gi.explain(x, target, arguments.copyif)
+    drawing = replace(gi.draw(x), axis=plan.axis) if arguments.draw else None
     if arguments.json:
         words = ("library", "outcome", "reason", "code", "axis", "bytes", "fix", "where", "got")
-        print(json.dumps({word: getattr(plan, word) for word in words}, indent=1))
+        picture = {"drawing": forms_of(drawing)} if drawing else {}
+        print(json.dumps({word: getattr(plan, word) for word in words} | picture, indent=1))
     else:
         say(plan)
-        if arguments.draw:
-            print(f"\n{replace(gi.draw(x), axis=plan.axis)}")
+        if drawing:
+            print(f"\n{drawing}")
     return 3 if plan.unknown else int(plan.refused)
+
+
+def forms_of(drawing: gi.Drawing) -> dict[str, str]:
+    """Return both forms of a drawing, for JSON."""
+    return {"text": str(drawing), "svg": drawing.svg}
 
 
 def target_of(name: str) -> str:
     """Return the library that --to names, for `explain`."""
-    if registry.own_name(name) is None:
+    if registry.own_name(name) is None and name not in PLANS:
         row = registry.backend(name, "--to")
         if row.name == "array_api" and name.lower() not in registry.NAMESPACES:
             return STRICT  # one of the libraries that this converter serves

@@ -32,7 +32,8 @@ def is_terminal(stream: TextIO | None) -> bool:
 
 
 def say(text: object, stream: TextIO | None = None) -> None:
-    """Print a text, by default to the standard output; on a terminal, without NO_COLOR, in colours."""
+    """Print a text, by default to the standard output, below any dots; on a terminal, without NO_COLOR, in colours."""
+    _end_dots()
     stream = stream or sys.stdout
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     shown = (
@@ -60,14 +61,25 @@ def progress(what: str, items: Iterable[T]) -> Iterable[T]:
     return _dots(items)
 
 
+_dots_shown = 0  # on the terminal's last line
+
+
 def _dots(items: Iterable[T]) -> Iterator[T]:
-    began, shown = time.monotonic(), 0
+    global _dots_shown
+    began = time.monotonic()
     for item in items:
         yield item
-        if time.monotonic() - began > shown + 1:
-            shown += 1
+        if time.monotonic() - began > _dots_shown + 1:
+            _dots_shown += 1
             print(".", end="", file=sys.stderr, flush=True)
-    print("\n" if shown else "", end="", file=sys.stderr, flush=True)
+    _end_dots()
+
+
+def _end_dots() -> None:
+    global _dots_shown
+    if _dots_shown:
+        _dots_shown = 0
+        print(file=sys.stderr, flush=True)
 
 
 @contextmanager

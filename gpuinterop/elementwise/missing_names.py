@@ -57,11 +57,22 @@ _NEEDLESS = {
     "detach": "omit it, because gpuinterop's arrays have no gradients; ",
 }
 
+
+def _is_of_an_array(value: Any) -> bool:
+    """Return whether this is a function of NumPy like median(a): people try it as a method."""
+    code = getattr(getattr(value, "_implementation", None), "__code__", None)
+    return code is not None and code.co_varnames[0] == "a"
+
+
 # Names that arrays of other libraries have as attributes, or that gpuinterop has as functions.
 ATTRIBUTES: set[str] = {
     *(name for name in dir(np.ndarray) if not name.startswith("_")),
+    *(name for name, value in vars(np).items() if _is_of_an_array(value)),
     *OTHER_NAMES, *_NEEDLESS, *ALIASES, *FUNCTIONS,
 }  # fmt: skip
+
+# Libraries that may have what NumPy lacks, and the class of their arrays.
+_LIBRARIES = {"torch": "Tensor", "cupy": "ndarray", "jax.numpy": "ndarray", "scipy": ""}
 
 # The second array in the parameters of NumPy's functions.
 _SECOND = ("a2", "ar2", "b", "m2", "x", "x2")
@@ -75,12 +86,12 @@ def missing_name(
         return messages.missing_name(where, name, _NEEDLESS[name])
     call = call or replacement(name)
     numpy = not call or call.startswith("numpy.")
-    other = _call_of_loaded_library(name, call) if numpy else ""
+    other = _call_of_loaded_library(where.split(".")[1:-1], name, call) if numpy else ""
     fix = ", or for an array on a GPU ".join(filter(None, (call, other)))
     near = [] if fix or name.startswith("_") else difflib.get_close_matches(name, names, 1, 0.75)
     fix = f"write {fix}; " if fix else ""
     if near:
-        fix = f"correct the spelling, for example to gpuinterop.{near[0]}; "
+        fix = f"correct the spelling, for example to {where.removesuffix(name)}{near[0]}; "
     return messages.missing_name(where, name, fix)
 
 
@@ -113,13 +124,15 @@ def _call_of_numpy(name: str) -> str:
     return f"numpy.{name}" if hasattr(np, name) else ""
 
 
-def _call_of_loaded_library(name: str, call: str) -> str:
+def _call_of_loaded_library(inside: list[str], name: str, call: str) -> str:
     """Return the code with the function of a library that the program has loaded, "" if none has it.
 
-    It takes x if the library's arrays have such a method. Beside NumPy's `call` only these functions are named.
+    The library has it in a module as gpuinterop would: `inside` "linalg". It takes x if the library's arrays have such
+    a method. Beside NumPy's `call` only these functions are named.
     """
     arguments = "(x, y)" if call.endswith("(x, y)") else "(x)"
-    for module, array in (("torch", "Tensor"), ("cupy", "ndarray"), ("jax.numpy", "ndarray")):
+    for library, array in _LIBRARIES.items():
+        module = ".".join((library, *inside))
         names = getattr(sys.modules.get(module), "__dict__", {})
         takes_x = hasattr(names.get(array), name)
         if inspect.isroutine(names.get(name)) and (takes_x or not call):

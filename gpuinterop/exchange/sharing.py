@@ -20,7 +20,7 @@ __all__ = ["explain", "may_share_memory", "shares_memory"]
 
 
 # What is no library: the module whose `plan` predicts it.
-_PLANS = {"process": "gpuinterop.processes.handles"}
+PLANS = {"process": "gpuinterop.processes.handles"}
 
 
 def explain(x: Any, library: str = "gpuinterop", copyif: bool = False, **options: Any) -> Plan:
@@ -48,10 +48,10 @@ def explain(x: Any, library: str = "gpuinterop", copyif: bool = False, **options
     copyif = copyif if type(copyif) is bool else require_bool(copyif, "copyif", "explain")  # type: ignore[redundant-expr]
     plan: Plan
     entry, dtype = None, None
-    if library not in _PLANS:
+    if library not in PLANS:
         entry, dtype, options = read_target(x, library, options, "explain")
-    if library in _PLANS:
-        plan = import_module(_PLANS[library]).plan(x, copyif, **options)
+    if library in PLANS:
+        plan = import_module(PLANS[library]).plan(x, copyif, **options)
     elif entry is None:
         plan = engine.plan_own(x, copyif, options, dtype=dtype)[0]
     else:

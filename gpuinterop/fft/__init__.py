@@ -14,6 +14,7 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.elementwise.calls import FUNCTIONS, call
+from gpuinterop.elementwise.missing_names import missing_name
 from gpuinterop.elementwise.results import check_out, plain
 from gpuinterop.errors import ShapeError, short_repr
 from gpuinterop.errors.messages import not_one_of
@@ -29,6 +30,10 @@ __all__ = """
 
 def __dir__() -> list[str]:
     return __all__
+
+
+def __getattr__(name: str) -> Any:
+    raise missing_name(f"gpuinterop.fft.{name}", name, __all__)
 
 
 # ---- arguments ------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ __all__ = ["concatenate", "join", "as_array_list", "split", "stack"]
 
 def as_array_list(arrays: Any, where: str, axis: Any = 0) -> list[Any]:
     """Return the arrays of a sequence: at least one, on one device. An array as `axis` belongs to the sequence."""
-    separate = hasattr(axis, "shape") and not is_index(axis)
+    separate = hasattr(axis, "shape") and not (is_index(axis) or isinstance(axis, np.generic))
     try:
         parts = [] if separate else list(arrays)
     except TypeError:
@@ -181,6 +181,9 @@ def stack(
                 got=f"{parts[0].shape} and {x.shape}",
                 fix="reshape one",
             )
+    axis = (
+        int(axis) if isinstance(axis, bool) else axis
+    )  # as numpy.stack, but not numpy.concatenate, takes it
     along = _core.read_axis(axis, parts[0].ndim + 1, "stack")
     views = [_core.view(type(g), x.expand_dims(along)) for g, x in zip(arrays, parts, strict=True)]
     with reraise_from("stack"):

@@ -15,6 +15,7 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.elementwise import results
 from gpuinterop.elementwise.calls import FUNCTIONS, call
+from gpuinterop.elementwise.missing_names import missing_name
 from gpuinterop.elementwise.promotion import common_dtype
 from gpuinterop.errors import LinAlgError, ShapeError, short_repr
 from gpuinterop.errors.messages import not_an_int, not_one_of
@@ -33,6 +34,10 @@ __all__ = """
 
 def __dir__() -> list[str]:
     return __all__
+
+
+def __getattr__(name: str) -> Any:
+    raise missing_name(f"gpuinterop.linalg.{name}", name, __all__)
 
 
 # NumPy's tuples with names.

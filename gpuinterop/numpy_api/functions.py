@@ -109,12 +109,13 @@ def _tile(A: Any, reps: Any) -> Any:
 @_core.served
 def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     """Return numpy.roll of an array: its elements moved along axes, those beyond an end to the other end."""
+    pairs = np.broadcast(shift, 0 if axis is None else axis)
+    if pairs.ndim > 1:
+        raise TypeError(f"shifts and axes of {pairs.ndim} axes")
     if axis is None:
-        if np.ndim(shift) > 1:
-            raise TypeError(f"a shift of {np.ndim(shift)} axes")
         return roll(a.ravel(), np.sum(shift), 0).reshape(a.shape)
     shifts = [0] * a.ndim
-    for by, one in np.broadcast(shift, axis):
+    for by, one in pairs:
         shifts[_core.read_axis(operator.index(one), a.ndim, "numpy.roll")] += operator.index(by)
     cuts = [by % n if n else 0 for by, n in zip(shifts, a.shape, strict=True)]
     moves = [((slice(cut, None), slice(n - cut)), (slice(cut), slice(n - cut, None)))[: 2 if cut else 1]

@@ -105,4 +105,11 @@ def test_explain_draws(run):
     ]
     code, out, _ = run(*words, "--draw")
     assert (code, out.partition("\n\n")[0]) == (1, run(*words)[1].rstrip("\n"))
-    assert [line[:6] for line in out.splitlines() if line.endswith("<-- at fault")] == ["axis 1"]
+    drawing = out.partition("\n\n")[2]
+    assert [line[:6] for line in drawing.splitlines() if line.endswith("<-- at fault")] == [
+        "axis 1"
+    ]
+    read = json.loads(run(*words, "--draw", "--json")[1])
+    assert (read["axis"], read["drawing"]["text"]) == (1, drawing.rstrip("\n"))
+    assert read["drawing"]["svg"].startswith("<svg")
+    assert "drawing" not in json.loads(run(*words, "--json")[1])

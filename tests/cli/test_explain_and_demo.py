@@ -30,6 +30,13 @@ def test_explain_shares_refuses_and_copies(run):
     assert (code, data["outcome"], data["library"]) == (0, "shared", "numpy")
 
 
+def test_explain_knows_processes(run):
+    words = ["explain", "--to", "process", "--device", "cpu"]
+    assert run(*words)[:2] == (1, f"{gi.explain(gi.zeros(3, device='cpu'), 'process')}\n")
+    code, out, _ = run(*words, "--shape", "2", "--copyif")
+    assert (code, out.partition("\n")[0]) == (0, "share: copied (8 bytes)")
+
+
 @pytest.mark.parametrize(
     ("shape", "layout", "dtype", "strides"),
     [

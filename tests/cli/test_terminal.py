@@ -123,6 +123,12 @@ def test_an_interrupt_prints_no_traceback(slow):
     assert (done.returncode, done.stderr) == (130, "gpuinterop matrix: interrupted\n")
 
 
+def test_an_interrupt_has_a_line_of_its_own_below_the_dots(slow, tmp_path):
+    write(tmp_path, {"stopped.py": "raise KeyboardInterrupt"})
+    shown = seen([*MATRIX, "--bridge=stopped"])
+    assert re.fullmatch(r"\.+\r\ngpuinterop matrix: interrupted\r\n", shown)
+
+
 @pytest.mark.parametrize(
     ("shell", "options"), [("bash", ["--norc", "--noprofile", "-i"]), ("zsh", ["-f", "-i"])]
 )

@@ -11,7 +11,9 @@ from doubles import driver
 import gpuinterop as gi
 
 
-@pytest.mark.parametrize("name", ["choose", "byteswap", "numpy", "clone", "abs", "backward"])
+@pytest.mark.parametrize(
+    "name", ["choose", "byteswap", "numpy", "clone", "abs", "backward", "median"]
+)
 def test_error_for_a_missing_attribute_suggests_a_replacement(name):
     x = gi.zeros(3, device="cpu")
     for owner in (x, type(x), gi.GpuArray([1], device="cpu")):
@@ -20,6 +22,22 @@ def test_error_for_a_missing_attribute_suggests_a_replacement(name):
         assert "missing-functions.md" in caught.value.fix
         assert not hasattr(owner, name)
     assert name not in dir(x)
+
+
+@pytest.mark.parametrize("module", [gi.linalg, gi.fft])
+def test_a_module_corrects_the_spelling_of_its_names(module):
+    name = next(name for name in module.__all__ if len(name) > 4)
+    with pytest.raises(gi.MissingNameError, match=rf"{module.__name__}\.{name}\b"):
+        getattr(module, name + name[-1])
+    assert not hasattr(module, "_nothing")
+
+
+def test_an_error_for_a_missing_name_names_the_loaded_library_that_has_it():
+    linalg, name = pytest.importorskip("scipy.linalg"), "expm"
+    with pytest.raises(gi.MissingNameError, match=r"write gpuinterop\.via\.scipy\.linalg\.expm;"):
+        getattr(gi.linalg, name)
+    x = gi.asarray([[0.0, 1.0], [2.0, 3.0]], "float64", device="cpu")
+    assert gi.via.scipy.linalg.expm(x).tolist() == linalg.expm(x.get()).tolist()
 
 
 def names_of(library: str) -> set[str]:

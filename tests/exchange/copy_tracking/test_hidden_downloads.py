@@ -65,6 +65,12 @@ def test_explicit_downloads_are_allowed(x, way):
         EXPLICIT[way](x)
 
 
+@pytest.mark.parametrize("name", ["downloads", "no_copies", "count_copies", "log_transfers"])
+def test_a_scope_prints_as_its_call(name):
+    call = f"gpuinterop.{name}({repr('allow') if name == 'downloads' else ''})"
+    assert repr(eval(call, {"gpuinterop": gi})) == call
+
+
 @pytest.mark.driver
 def test_warnings_name_the_calling_line(x):
     with gi.downloads("warn"), pytest.warns(UserWarning, match="hidden download") as seen:
