@@ -34,6 +34,7 @@ from performance_targets import (
     CONVERSIONS,
     HOST,
     LAUNCHED,
+    PROCESSES,
     PRODUCTS,
     PROGRAMS,
     PROMISES,
@@ -51,11 +52,11 @@ from gpuinterop.drawing.chart import figure
 TEMPLATE = ROOT / "tools" / "performance.md"
 MARKS = (
     *CONVERSIONS, *BANDWIDTH, *PROGRAMS, *HOST, *PRODUCTS,
-    *(mark for mark in (*TRANSFERS, *READS) if (RESULTS / f"{mark.record}.json").is_file()),
+    *(mark for mark in (*TRANSFERS, *READS, *PROCESSES) if (RESULTS / f"{mark.record}.json").is_file()),
 )  # fmt: skip
 AHEAD = 1.05  # another library counts as faster from 5 % on; less is run-to-run variation
 
-RECORDS = (*PICTURES, "exchange", "import", "reads", "cpu")
+RECORDS = (*PICTURES, "exchange", "import", "reads", "processes", "cpu")
 
 
 def records() -> dict[str, dict[str, Any]]:
@@ -382,6 +383,7 @@ def page() -> str:
         "bandwidth": "\n".join(wide_table(found, BANDWIDTH)),
         "transfers": recorded_table(found, TRANSFERS),
         "reads": recorded_table(found, READS),
+        "processes": recorded_table(found, PROCESSES),
         "grid": grid_cells(found),
         "products": "\n".join(wide_table(found, PRODUCTS)),
         "conversions": "\n".join(conversions_table(found)),

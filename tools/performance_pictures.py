@@ -187,9 +187,9 @@ def transfers(found: Records) -> str:
         last[name, GPUINTEROP] / max(last[name, w] for w in ("PyTorch", "CuPy")) for name in panels
     ]
     title = (
-        "Large copies between host and GPU run more than four times as fast as in PyTorch and CuPy"
+        "Large copies between host and GPU run more than three times as fast as in PyTorch and CuPy"
     )
-    return pictures.lines(claim(min(gain) > 4, title), about(record), panels, rate=True)
+    return pictures.lines(claim(min(gain) > 3, title), about(record), panels, rate=True)
 
 
 def readers(panel: dict[str, Any], who: tuple[str, ...]) -> dict[str, Any]:

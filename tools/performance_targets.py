@@ -130,6 +130,10 @@ READS = (
     Mark("reads", "float(x.sum())", "`float(x.sum())`", 18, {}),
     Mark("reads", "bool((x > 0).all())", "`bool((x > 0).all())`", 30, {}),
 )
+PROCESSES = (
+    Mark("processes", "open shared_empty, vmm, 2048 MiB", "memory of `gi.shared_empty`", 10, {}),
+    Mark("processes", "open cuda.core, pool, 2048 MiB", "a pool of cuda.core", 10, {}),
+)
 PROGRAMS = (
     Mark("documents", "exp, out given", "`exp(x, out=y)`, 230,400 floats, in a loop", 3.1,
          {"torch": 4.1, "cupy": 5.1, "floor": 2.6}),
