@@ -270,6 +270,7 @@ def test_a_new_array_in_shared_memory_goes_to_every_library():
     assert gi.matmul(x, x.T).shape == (ROWS, ROWS)
 
 
+@pytest.mark.parametrize("count", [300, pytest.param(10_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("owner", ["ours", "cupy", "cuda.core"])
-def test_cycles_leave_descriptors_mappings_and_memory_flat(owner, opener):
-    open_in_cycles(opener, gi.share(OWNERS[owner][0]()), 300)
+def test_cycles_leave_descriptors_mappings_and_memory_flat(owner, count, opener):
+    open_in_cycles(opener, gi.share(OWNERS[owner][0]()), count)

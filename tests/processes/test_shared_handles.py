@@ -762,8 +762,9 @@ def test_an_opener_cannot_forbid_others_to_write(opener):
     assert opener.run(handle, "h.open()[0, 0] = 5; r = h.open()[0, 0].item()") == "5.0"
 
 
-def test_descriptors_and_mappings_do_not_leak(opener):
-    open_in_cycles(opener, gi.share(numbers()), 500, writes=True)
+@pytest.mark.parametrize("count", [500, pytest.param(100_000, marks=pytest.mark.slow)])
+def test_descriptors_and_mappings_do_not_leak(count, opener):
+    open_in_cycles(opener, gi.share(numbers()), count, writes=True)
     before = descriptors()
     for _ in range(200):
         handle = gi.share(gi.shared_empty(5, device="cpu"))
