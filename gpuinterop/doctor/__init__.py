@@ -21,7 +21,6 @@ from gpuinterop import _core
 from gpuinterop._version import __version__
 from gpuinterop.devices import find_libraries
 from gpuinterop.devices.device_spec import device_from_variable
-from gpuinterop.devices.foreign_handles import CUDA
 from gpuinterop.errors import GpuInteropError
 from gpuinterop.errors.arguments import require_bool
 from gpuinterop.exchange import package_versions, registry
@@ -142,15 +141,14 @@ def _devices(report: Report) -> None:
 def _context(driver: Any, index: int) -> dict[str, bool]:
     """Return whether the primary context is active, and whether it, or another of the device, is current."""
     flags, active, device = ctypes.c_uint(), ctypes.c_int(), ctypes.c_int(-1)
-    current, primary = ctypes.c_void_p(), ctypes.c_void_p()
+    current, primary = _core.current_context(), ctypes.c_void_p()
     driver.cuDevicePrimaryCtxGetState(index, ctypes.byref(flags), ctypes.byref(active))
-    driver.cuCtxGetCurrent(ctypes.byref(current))
-    if current.value:
+    if current:
         driver.cuCtxGetDevice(ctypes.byref(device))
         # Retaining a context that is not active would create it.
         if active.value and driver.cuDevicePrimaryCtxRetain(ctypes.byref(primary), index) == 0:
             driver.cuDevicePrimaryCtxRelease_v2(index)
-    same = bool(current.value) and primary.value == current.value
+    same = bool(current) and primary.value == current
     here = same or device.value == index
     return {"primary_active": bool(active.value), "current": here, "primary": same}
 
@@ -174,11 +172,8 @@ def _runtime(report: Report) -> None:
 
 def _memory(report: Report) -> None:
     report.product_precision = _core._current_precision()
-    report.memory["gpuinterop on cpu"] = dict(devices.memory_stats("cpu"))
-    for index in range(len(report.devices)):
-        if _core.cuda_started(index):
-            held = _core.memory_statistics(CUDA, index)
-            report.memory[f"gpuinterop on cuda:{index}"] = dict(held)
+    for name in ("cpu", *(row["device"] for row in report.devices if "stream" in row)):
+        report.memory[f"gpuinterop on {name}"] = devices.memory_stats(name)
     cupy, torch = sys.modules.get("cupy"), sys.modules.get("torch")
     if cupy is not None and report.devices:
         pool = cupy.get_default_memory_pool()
@@ -193,35 +188,28 @@ def _memory(report: Report) -> None:
 
 def _trial(report: Report) -> None:
     """Run the demo, which exchanges an array with every library; with each alone if one ends the process."""
-    runs = {"": _demo()}
-    if isinstance(runs[""], str):
-        runs |= {name: _demo("--only", name) for name in registry.names()}
-    for name, run in runs.items():
-        if isinstance(run, str):
-            report.failing[name] = run
+    paths = os.pathsep.join(path for path in sys.path if path)
+    for name in ("", *registry.names()):
+        done = subprocess.run(
+            [sys.executable, "-m", "gpuinterop", "demo", "--json", *(["--only", name] if name else ())],
+            env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, errors="replace",
+            timeout=300, check=False,
+        )  # fmt: skip
+        try:
+            found = json.loads(done.stdout)
+        except ValueError:
+            last = (done.stderr.strip().splitlines() or ["no output"])[-1]
+            if (
+                not name or done.returncode != 2
+            ):  # 2: not installed, or without arrays on the default device
+                report.failing[name] = f"gpuinterop demo ended with code {done.returncode}: {last}"
             continue
-        for row in run["libraries"]:
-            if row["broken"]:
-                report.failing[row["name"]] = row["why"]
-        for cell in run["cells"]:
+        report.failing |= {row["name"]: row["why"] for row in found["libraries"] if row["broken"]}
+        for cell in found["cells"]:
             for fault in cell["faults"]:
                 report.failing.setdefault(cell["library"], f"{fault['check']}: {fault['got']}")
-    alone = report.failing.pop("", "")
-    if alone and not report.failing:
+        if not name:
+            return
+    alone = report.failing.pop("")
+    if not report.failing:
         raise RuntimeError(alone)
-
-
-def _demo(*words: str) -> dict[str, Any] | str:
-    """Return the JSON of the demo, or how the process ended without it."""
-    paths = os.pathsep.join(path for path in sys.path if path)
-    done = subprocess.run(
-        [sys.executable, "-m", "gpuinterop", "demo", "--json", *words], env={**os.environ, "PYTHONPATH": paths},
-        capture_output=True, text=True, errors="replace", timeout=300, check=False,
-    )  # fmt: skip
-    if words and done.returncode == 2:  # not installed, or without arrays on the default device
-        return {"libraries": [], "cells": []}
-    try:
-        return dict(json.loads(done.stdout))
-    except ValueError:
-        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
-        return f"gpuinterop demo ended with code {done.returncode}: {last}"
