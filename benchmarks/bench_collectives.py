@@ -224,12 +224,12 @@ class ToItself(StandIn):
             self.own.recv(target, 0, stream=stream)
 
 
-def in_parts_from(nbytes: int, function: Callable[..., Any], x: Any, group: Any) -> Call:
-    """Return a call of a collective that cuts messages of so many bytes or more."""
+def cut(nbytes: int, function: Callable[..., Any], x: Any, group: Any) -> Call:
+    """Return a call of a collective that cuts messages into one further part for each so many bytes."""
     parts = importlib.import_module("gpuinterop.collectives.parts")
 
     def body() -> None:
-        parts.LONG = nbytes
+        parts.FURTHER = nbytes
         function(x, 0, group=group)
 
     return Call(body, functools.partial(gi.synchronize, x.device))
@@ -244,7 +244,7 @@ def overlap(chosen: Any) -> None:
         print("without NCCL: nccl4py is not installed", flush=True)
     elif not chosen.alone:
         wires["NCCL"] = ToItself
-    never = 1 << 60
+    own, never = importlib.import_module("gpuinterop.collectives.parts").FURTHER, 1 << 60
     for size in SIZES["quick" if chosen.quick else "cuda"]:
         shape, nbytes = (size * MIB // (4 * COLUMNS), COLUMNS), size * MIB
         made = {wire: kind(nbytes, chosen.device) for wire, kind in wires.items()}
@@ -256,10 +256,10 @@ def overlap(chosen: Any) -> None:
             for wire, group in made.items():
                 for function in (collectives.send, collectives.recv):
                     calls = {
-                        GPUINTEROP: in_parts_from(1, function, x, group),
-                        "one part": in_parts_from(never, function, x, group),
-                        "contiguous": in_parts_from(never, function, whole, group),
-                        "and in parts": in_parts_from(1, function, whole, group),
+                        GPUINTEROP: cut(own, function, x, group),
+                        "one part": cut(never, function, x, group),
+                        "contiguous": cut(never, function, whole, group),
+                        "and in parts": cut(own, function, whole, group),
                     }
                     row = f"{function.__name__}, {layout}, {size} MiB, {wire}"
                     bench.device(row, calls, moved=nbytes)

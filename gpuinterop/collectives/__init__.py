@@ -26,7 +26,6 @@ from gpuinterop.exchange.engine import require_array
 from gpuinterop.exchange.sharing import shares_memory
 
 from . import parts
-from .parts import Part
 
 __all__ = [
     "all_gather", "all_reduce", "all_to_all", "broadcast", "gather", "recv", "reduce_scatter", "scatter",
@@ -100,9 +99,8 @@ def all_reduce(x: Any, out: Any = None, op: str = "sum", *, group: Any) -> None:
         return
     x, out = call.read(x), call.read(out)
     call.require_shape("out", out.shape, x.shape)
-    # The targets first, because each is unpacked when the next one is taken.
-    sources = call.sources(x)
-    for target, source in zip(call.targets(out, x), sources, strict=True):
+    # A source is packed before the earlier target is unpacked, which waits for the engine. `strict` ends the last one.
+    for source, target in zip(call.sources(x), call.targets(out, x), strict=True):
         call.engine.all_reduce(group, source, target, op)
 
 
@@ -212,19 +210,20 @@ class _Call:
         (array,) = self.sources(x)
         return array
 
-    def sources(self, x: Any) -> list[Any]:
-        """Return `x` as arrays that the engine reads: `x` or a packed copy, or the parts of a long message."""
+    def sources(self, x: Any) -> Iterator[Any]:
+        """Provide `x` to the engine, or a packed copy, or the parts of a long message, each packed in its turn."""
         array = self.read(x)
         ranges = self._ranges(array)
         if self.engine.takes(self.name, array, self.name in ("scatter", "all_to_all")):
-            return self._slices(array, ranges)
+            yield from self._slices(array, ranges)
+            return
         self._report_copy(array)
         if len(ranges) == 1:
-            return [self._packed(array, True)]
-        found = [Part(array, *ends) for ends in ranges]
-        for part in found:
+            yield self._packed(array, True)
+            return
+        for part in parts.cut(array, ranges):
             part.pack()
-        return [part.packed for part in found]
+            yield part.packed
 
     def targets(self, out: Any, beside: Any = None, reads: bool = False) -> Iterator[Any]:
         """Provide `out` to the engine, or a packed array, or the parts of a long message; then unpack each."""
@@ -248,7 +247,7 @@ class _Call:
             with copy_tracking.isolated_copy_count():
                 array[...] = packed
             return
-        found = [Part(array, *ends) for ends in ranges]
+        found = parts.cut(array, ranges)
         for part in found if reads else ():
             part.pack()
         for part in found:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
@@ -11,11 +12,15 @@ from gpuinterop.arrays import copy_tracking
 from gpuinterop.arrays.core_view import class_for
 from gpuinterop.devices.streams import current_stream
 
-# A call of NCCL takes about 7 us longer than its bytes. Three more calls are 3 % of the time of 256 MiB over NVLink.
-LONG = 256 << 20  # bytes
-# The first parts are short because the transfer waits for them: the GPU may start it only after the second is packed.
-ENDS = (0, 1, 2, 6, 8)  # eighths
+# A further call of NCCL costs every message about 7 us, which is 4 % of the time of 64 MiB over NVLink. It saves a view
+# 17 us of packing or more at each end, so a message has one further part for each 64 MiB.
+FURTHER = 64 << 20  # bytes
+# The first parts of a long message are short because the transfer waits for them: the GPU may start it only after the
+# second is packed. The last ones are short because unpacking the last one follows the transfer.
+ENDS = ((0, 8), (0, 4, 8), (0, 2, 6, 8), (0, 1, 2, 6, 8))  # eighths, by the number of further parts
 COLLECTIVES = {"send", "recv", "broadcast", "all_reduce"}  # the others exchange blocks
+
+_thread = threading.local()
 
 
 def ranges(count: int, nbytes: int) -> list[tuple[int, int]]:
@@ -23,9 +28,16 @@ def ranges(count: int, nbytes: int) -> list[tuple[int, int]]:
 
     They depend only on what all processes of the group know. One may have a contiguous array, another a view.
     """
-    if nbytes < LONG:
-        return [(0, count)] * bool(count)
-    return [*pairwise(sorted({count * end // ENDS[-1] for end in ENDS}))]
+    ends = ENDS[min(nbytes // FURTHER, len(ENDS) - 1)]
+    return [*pairwise(sorted({count * end // 8 for end in ends}))]
+
+
+def streams(device: Any) -> list[Any]:
+    """Return this thread's streams for the parts, which live on because memory is cached for each stream."""
+    made: dict[str, list[Any]] = _thread.__dict__
+    if str(device) not in made:
+        made[str(device)] = [_core.Stream(device) for _ in ENDS]
+    return made[str(device)]
 
 
 def views(x: Any, first: int, last: int) -> Iterator[Any]:
@@ -46,31 +58,40 @@ def views(x: Any, first: int, last: int) -> Iterator[Any]:
 class Part:
     """A range of an array's elements, and a contiguous array for them."""
 
-    def __init__(self, x: Any, first: int, last: int) -> None:
-        self._caller, self.stream = current_stream(x.device), _core.Stream(x.device)
-        self.stream.wait(self._caller)
+    def __init__(self, x: Any, ends: tuple[int, int], caller: Any, stream: Any) -> None:
+        self.x, self.ends, self.caller, self.stream = x, ends, caller, stream
+        stream.wait(caller)
         dtype, (code, index) = x.dtype, x.__dlpack_device__()
-        with self.stream:
-            self.packed = _core.empty(class_for(dtype), (last - first,), dtype, code, index)
-        self._pairs, start = [], 0  # of views, and their places in `packed`
-        for view in views(x, first, last):
+        with stream:
+            self.packed = _core.empty(class_for(dtype), (ends[1] - ends[0],), dtype, code, index)
+
+    def _pairs(self) -> Iterator[tuple[Any, Any]]:
+        """Return views of the array, and their places in the contiguous one."""
+        start = 0
+        for view in views(self.x, *self.ends):
             end = start + view.size
-            self._pairs.append((view, self.packed[start:end].reshape(view.shape)))
+            yield view, self.packed[start:end].reshape(view.shape)
             start = end
 
     def pack(self) -> None:
         """Copy the elements to `packed`, beside the work of the caller's stream."""
         with self.stream, copy_tracking.isolated_copy_count():
-            for view, place in self._pairs:
+            for view, place in self._pairs():
                 place[...] = view
 
     def unpack(self) -> None:
         """Copy the elements from `packed`, after the work that is now on the caller's stream."""
-        self.stream.wait(self._caller)
+        self.stream.wait(self.caller)
         with self.stream, copy_tracking.isolated_copy_count():
-            for view, place in self._pairs:
+            for view, place in self._pairs():
                 view[...] = place
 
     def join(self) -> None:
         """Let later work on the caller's stream follow the copies."""
-        self._caller.wait(self.stream)
+        self.caller.wait(self.stream)
+
+
+def cut(x: Any, found: list[tuple[int, int]]) -> list[Part]:
+    """Return the parts of an array that have these ranges of its elements."""
+    caller = current_stream(x.device)
+    return [Part(x, ends, caller, s) for ends, s in zip(found, streams(x.device), strict=False)]
