@@ -3,9 +3,11 @@
 
 SUITE is a row of `SUITES`. ``--checkout FOLDER`` is a source tree of array-api-tests, with array-api in its folder of
 that name; the tests of SciPy and scikit-learn are in their packages. ``--library numpy`` runs the same tests with
-another namespace. ``--record`` writes the outcome to benchmarks/results, from which docs/reference/conformance.md is
-made. conformance.txt, beside this file, lists the tests that may fail with gpuinterop: suite, ``|``, the end of the
-test's name, ``|``, the reason. They count as failed, and do not fail the run. What follows ``--`` goes to pytest.
+another namespace. ``--downloads refuse`` refuses hidden downloads from a GPU, except by functions that compare; tests
+in which the project asks for one count as refused. ``--record`` writes the outcome of a complete run to
+benchmarks/results, from which docs/reference/conformance.md is made. conformance.txt, beside this file, lists the tests
+that may fail with gpuinterop: suite, ``|``, the end of the test's name, ``|``, the reason. They count as failed, and do
+not fail the run. What follows ``--`` goes to pytest.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ import datetime
 import importlib
 import importlib.metadata
 import importlib.util
+import inspect
+import itertools
 import json
 import os
 import re
@@ -26,7 +30,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE.parent / "benchmarks" / "results"
-OPTIONS = "GPUINTEROP_CONFORMANCE"  # suite and library, for the processes of pytest
+OPTIONS = "GPUINTEROP_CONFORMANCE"  # suite, library and others, for the processes of pytest
 # The namespaces by name, and the packages whose versions count.
 LIBRARIES = {
     "gpuinterop": ("gpuinterop.array_api", "gpuinterop"),
@@ -42,6 +46,12 @@ PACKAGES = {
     "scikit-learn": ("sklearn", "yield_namespace_device_dtype_combinations"),
     "xarray": ("xarray", r"^NAMESPACE_ARRAYS|^xp = "),
     "einops": ("einops", "collect_test_backends"),
+}
+# Modules whose functions compare arrays for the tests, or download them on purpose, and the names of these functions.
+COMPARING = {
+    "numpy.testing": r"assert_(?!raises|warns|no_)",
+    "scipy._lib._array_api": r"(xp_)?assert_|_xp_copy_to_numpy",
+    "sklearn.utils._array_api": "_convert_to_numpy",
 }
 CHECKOUTS = {"array-api-tests": "array_api_tests", "array-api-extra": "tests/main"}
 SUITES = (*CHECKOUTS, *PACKAGES)
@@ -59,14 +69,18 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--examples", type=int, default=20, help="of each test of array-api-tests")
     parser.add_argument("--record", action="store_true")
+    parser.add_argument("--downloads", choices=("allow", "refuse"), default="allow")
     given = parser.parse_args(own)
+    if given.downloads == "refuse" and given.library != "gpuinterop":
+        parser.error("--downloads refuse is for gpuinterop")
     module = LIBRARIES[given.library][0]
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parent / "benchmarks"), os.environ.get("PYTHONPATH", "")]),
         "ARRAY_API_TESTS_MODULE": module, "ARRAY_API_TESTS_VERSION": "2025.12", "JAX_ENABLE_X64": "1",
         "JAX_PLATFORMS": "cpu" if given.device == "cpu" else "", "SCIPY_ARRAY_API": "1",
-        OPTIONS: json.dumps([given.suite, given.library, given.device, given.record]),
+        "SCIPY_DEVICE": given.device.partition(":")[0],
+        OPTIONS: json.dumps([given.suite, given.library, given.device, given.record, given.downloads]),
     }  # fmt: skip
     if given.suite in PACKAGES:
         folder, files = files_of(given.suite)
@@ -110,8 +124,12 @@ def reasons_to_fail(suite: str) -> dict[str, str]:
 
 # ---- in the processes of pytest -------------------------------------------------------------------
 
-_suite, _library, _device, _record = json.loads(os.environ.get(OPTIONS, '["", "", "", false]'))
+_suite, _library, _device, _record, _downloads = json.loads(
+    os.environ.get(OPTIONS, '["", "", "", false, ""]')
+)
 _outcomes: dict[str, str] = {}
+_downloaded: Counter[str] = Counter()  # bytes, by test
+_transfers: list[Any] = []  # of the running test
 
 
 def pytest_configure(config: Any) -> None:
@@ -126,14 +144,71 @@ def pytest_configure(config: Any) -> None:
         import torch
 
         torch.set_default_device(_device.partition(":")[0])
+    if _downloads == "refuse":
+        _refuse_downloads()
     prepare = f"_for_{_suite.replace('-', '_')}"
     globals().get(prepare, id)(LIBRARIES[_library][0])
+
+
+def _refuse_downloads() -> None:
+    """Refuse hidden downloads in this process, except in the functions that compare, and list all transfers."""
+    global _transfers
+    import gpuinterop
+
+    for name in (
+        "numpy.testing",
+        *(n for n in COMPARING if n.startswith(PACKAGES.get(_suite, ("-",))[0])),
+    ):
+        module = importlib.import_module(name)
+        for found, function in inspect.getmembers(module, inspect.isfunction):
+            if re.match(COMPARING[name], found):
+                setattr(module, found, gpuinterop.downloads("allow")(function))
+    gpuinterop.downloads("refuse")
+    _transfers = gpuinterop.log_transfers().__enter__()
+
+
+def pytest_runtest_makereport(item: Any, call: Any) -> None:
+    """Mark a test in which the project converted an array with numpy.asarray, which gpuinterop refused."""
+    if _downloads == "refuse" and call.excinfo and call.excinfo.typename == "CopyForbiddenError":
+        callers = [str(entry.path) for entry in call.excinfo.traceback]
+        asked = [a for a, b in itertools.pairwise(callers) if b.endswith("gpuinterop/ndarray.py")]
+        if any(map(_of_project, asked)):
+            item.user_properties.append(("refused", True))
+
+
+def pytest_runtest_teardown(item: Any) -> None:
+    """Count the bytes that the project under test downloaded, other than to compare."""
+    own = [t.bytes for t in _transfers if t.kind == "device_to_host" and _of_project(t.caller)]
+    item.user_properties.append(("downloaded", sum(own)))
+    _transfers.clear()
+
+
+def _of_project(path: str) -> bool:
+    """Return whether a file is of the project under test, and neither a test nor a function that compares."""
+    return f"/{PACKAGES.get(_suite, ('-',))[0]}/" in path and not re.search(
+        "/tests/|_array_api.py", path
+    )
+
+
+def pytest_load_initial_conftests(early_config: Any) -> None:
+    """Spare the processes of pytest the start of all libraries that SciPy's tests know."""
+    if _suite != "scipy":
+        return
+    others = {"torch", "jax", "dask", "cupy"} - {_library, *sys.modules}
+    sys.modules.update(dict.fromkeys(others))
+    importlib.import_module("scipy.conftest")
+    for other in others:
+        del sys.modules[other]
 
 
 def _for_scipy(name: str) -> None:
     import pytest
     import scipy.conftest
 
+    known = {param.values[0].__name__: param for param in scipy.conftest.xp_available_backends}
+    if _library != "gpuinterop":
+        _set_params(scipy.conftest.xp, known[_plain(name)])
+        return
     marks = pytest.mark.array_api_backends
     namespace = pytest.param(importlib.import_module(name), id=_library, marks=marks)
     _set_params(scipy.conftest.xp, namespace)
@@ -143,11 +218,18 @@ def _for_scipy(name: str) -> None:
     scipy.conftest.devices = pytest.fixture(_devices)
 
 
+def _plain(name: str) -> str:
+    """Return a library's own namespace, for projects that have array_api_compat in them."""
+    return name.removeprefix("array_api_compat.")
+
+
 def _for_scikit_learn(name: str) -> None:
     import sklearn.utils._array_api as of_tests
 
+    place = _device.partition(":")[0] if _library == "torch" else None
+
     def combinations(include_numpy_namespaces: bool = True) -> list[tuple[str, Any, str]]:
-        return [(name, None, dtype) for dtype in ("float64", "float32")]
+        return [(_plain(name), place, dtype) for dtype in ("float64", "float32")]
 
     of_tests.yield_namespace_device_dtype_combinations = combinations
 
@@ -214,7 +296,9 @@ def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
             "array-api-tests": True,
             "scipy": "xp" in values,
             "array-api-extra": "library" in values,
-            "scikit-learn": any(isinstance(v, str) and v == module for v in values.values()),
+            "scikit-learn": any(
+                isinstance(v, str) and v == _plain(module) for v in values.values()
+            ),
         }.get(_suite, True)
         (chosen if by_namespace else other).append(item)
         for end, reason in ends.items():
@@ -228,17 +312,23 @@ def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
 
 def pytest_runtest_logreport(report: Any) -> None:
     """Keep the worst outcome of the phases of a test."""
-    order = ("passed", "skipped", "failed")
+    order = ("passed", "skipped", "refused", "failed")
     expected = getattr(report, "wasxfail", "")
     listed = "conformance.txt" in expected and report.outcome == "skipped"
     outcome = "failed" if listed else report.outcome
+    if outcome == "failed" and dict(report.user_properties).get("refused"):
+        outcome = "refused"
     name = report.nodeid.rpartition("site-packages/")[2]  # wherever the environment is
     _outcomes[name] = max(_outcomes.get(name, "passed"), outcome, key=order.index)
+    if report.when == "teardown":
+        _downloaded[name] += dict(report.user_properties).get("downloaded", 0)
 
 
 def pytest_sessionfinish(session: Any) -> None:
     """Add the counts of this library to the record of the suite, in the process that hands the tests out."""
     if not (_suite and _record) or hasattr(session.config, "workerinput") or not _outcomes:
+        return
+    if session.exitstatus not in (0, 1):  # interrupted
         return
     on = (
         _device
@@ -254,10 +344,11 @@ def pytest_sessionfinish(session: Any) -> None:
         else {"suite": _suite, "rows": {}}
     )
     examples = session.config.getoption("hypothesis_max_examples", None)  # of array-api-tests
-    row = record["rows"].get(_library, {})
+    key = _library if _downloads == "allow" else f"{_library}, downloads refused"
+    row = record["rows"].get(key, {})
     if row.get("examples") != examples:  # do not sum up parts of different runs
         row = {}
-    row = record["rows"][_library] = row | {
+    row = record["rows"][key] = row | {
         "version": importlib.metadata.version(LIBRARIES[_library][1]),
         "device": on,
         "date": datetime.date.today().isoformat(),
@@ -278,8 +369,14 @@ def _add_counts(row: dict[str, Any]) -> None:
     counts: dict[str, Counter[str]] = {folder: Counter() for folder in folders.values()}
     for name, outcome in _outcomes.items():
         counts[folders[name]][outcome] += 1
+        counts[folders[name]]["downloaded"] += _downloaded[name]
     parts = row["parts"] = {**row.get("parts", {}), **counts}
-    for outcome in ("passed", "failed", "skipped"):
+    for outcome in (
+        "passed",
+        "failed",
+        "skipped",
+        *(("refused", "downloaded") if _downloads == "refuse" else ()),
+    ):
         row[outcome] = sum(part.get(outcome, 0) for part in parts.values())
     failed = {name for name, outcome in _outcomes.items() if outcome == "failed"}
     before = {

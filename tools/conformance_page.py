@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from typing import Any
 
@@ -17,6 +18,11 @@ HEAD = """\
 Other projects have tests that run with any namespace of the [array API standard](array-api.md). We run these tests
 with `gpuinterop.array_api`, and change none of them. This page shows how many pass, and why the others fail. Some
 tables also have other libraries, with which we ran the same tests.
+
+The column "downloads refused" has a run with
+[`gi.downloads("refuse")`](../how-to/avoid-transfers.md#refuse-hidden-downloads) on a GPU. Only the functions that
+compare results may download. A test is refused if the project itself calls `numpy.asarray` with an array on the GPU.
+The project read the bytes in the last line with `float(x)`, `bool(x)` and similar calls.
 """
 TEXTS = {
     "array-api-tests": "These are the tests of the standard, version 2025.12. They draw random arguments.",
@@ -26,7 +32,8 @@ TEXTS = {
     "xarray": "These are the tests of xarray {version} that take an array of another library.",
     "einops": "These are the tests of einops {version}, with [a backend](../how-to/use-einops-and-xarray.md).",
 }
-OUTCOMES = ("passed", "failed", "skipped")
+OUTCOMES = ("passed", "failed", "refused", "skipped", "downloaded")
+WORDS = {"downloaded": "bytes read by the project"}
 
 
 def records() -> list[dict[str, Any]]:
@@ -47,9 +54,13 @@ def page() -> str:
 def _section(record: dict[str, Any]) -> str:
     rows, suite = record["rows"], record["suite"]
     who = sorted(rows, key=lambda name: (name != "gpuinterop", name != "numpy", name))
-    names = {name: name if name == "gpuinterop" else NAMES.get(name, name) for name in who}
-    heads = [f"{names[n]} {rows[n]['version']}" if n != "gpuinterop" else n for n in who]
-    counts = [[outcome, *(str(rows[n][outcome]) for n in who)] for outcome in OUTCOMES]
+    own = [name for name in who if name.startswith("gpuinterop")]
+    heads = [n if n in own else f"{NAMES.get(n, n)} {rows[n]['version']}" for n in who]
+    counts = [
+        [WORDS.get(outcome, outcome), *(str(rows[n].get(outcome, "")) for n in who)]
+        for outcome in OUTCOMES
+        if any(outcome in rows[n] for n in who)
+    ]
     folders = [part.partition("/")[2] for part in rows["gpuinterop"].get("parts", ())]
     text = TEXTS[suite].format(version=record.get("version", ""), folders=", ".join(folders))
     if "examples" in rows["gpuinterop"]:
@@ -58,20 +69,35 @@ def _section(record: dict[str, Any]) -> str:
         f"\n## {spelt(suite)} on {_device(record)}\n",
         f"{text} Python is {record['python']}.\n",
         *table(["", *heads], counts),
+        *_by_folder(rows, who, heads),
     ]
     return "\n".join([*lines, *_failures(suite, rows)]) + "\n"
 
 
+def _by_folder(rows: dict[str, Any], who: list[str], heads: list[str]) -> list[str]:
+    """Return a table of the tests that pass in each folder of a package, if several libraries ran."""
+    folders = sorted({part for n in who for part in rows[n].get("parts", ())})
+    if len(who) == 1 or len(folders) == 1 or folders[0].endswith(".py"):
+        return []
+    cells = [
+        [str(rows[n]["parts"].get(f, {}).get("passed", "not run")) for n in who] for f in folders
+    ]
+    lines = [[f.partition("/")[2], *row] for f, row in zip(folders, cells, strict=True)]
+    return ["", *table(["passed in", *heads], lines)]
+
+
 def _failures(suite: str, rows: dict[str, Any]) -> list[str]:
     """Return a table of the failures of gpuinterop by test and reason, and which other libraries fail the same."""
-    failures, others = rows["gpuinterop"]["failures"], [n for n in rows if n != "gpuinterop"]
+    others = [n for n in rows if not n.startswith("gpuinterop")]
+    failures = sorted({name for n in rows.keys() - {*others} for name in rows[n]["failures"]})
+    failed = {n: {_case(name) for name in rows[n]["failures"]} for n in others}
     if not failures:
         return ["", "gpuinterop fails no test."]
     kinds = {name: (_short(name), _reason(suite, name)) for name in failures}
     lines = []
     for (test, reason), count in sorted(Counter(kinds.values()).items()):
-        cases = {name for name in failures if kinds[name] == (test, reason)}
-        same = [NAMES.get(n, n) for n in others if cases <= {*rows[n]["failures"]}]
+        cases = {_case(name) for name in failures if kinds[name] == (test, reason)}
+        same = [NAMES.get(n, n) for n in others if cases <= failed[n]]
         lines.append([f"`{test}`", str(count), reason, ", ".join(sorted(same)) or "none"])
     heads = [
         "test that gpuinterop fails",
@@ -81,6 +107,13 @@ def _failures(suite: str, rows: dict[str, Any]) -> list[str]:
     ]
     columns = len(heads) if others else -1
     return ["", *table(heads[:columns], [line[:columns] for line in lines])]
+
+
+def _case(name: str) -> str:
+    """Return a test's name without that of the library among its parameters."""
+    return re.sub(
+        r"(?<=[\[-])(gpuinterop|numpy|array_api_strict|torch|jax\.numpy|cupy)(?=[\]-])", "xp", name
+    )
 
 
 def _reason(suite: str, name: str) -> str:

@@ -54,7 +54,7 @@ _OF_NUMPY = frozenset(
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("fft", "linalg"):
+    if name in ("fft", "linalg", "special"):
         return import_module(f"{__name__}.{name}")
     return look_up(globals(), np, name)
 
@@ -64,7 +64,7 @@ def __dir__() -> list[str]:
     return sorted(
         own - {"Limits", "VERSIONS", "namespace"}
         | _OF_NUMPY
-        | {"fft", "linalg", "__array_namespace_info__"}
+        | {"fft", "linalg", "special", "__array_namespace_info__"}
     )
 
 
@@ -212,10 +212,25 @@ def _operand(function: str, x: Any) -> Any:
 
 def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Any:
     """Return an array of a value: another array on its own memory where the dtype and the device allow it."""
+    if isinstance(obj, (list, tuple)):
+        obj = _stacked(obj)
     if isinstance(obj, (builtins.bool, int, float, complex, list, tuple)):
         obj = np.asarray(obj, dtype)  # which has the standard's default dtypes
         device = devices.default_device() if device is None else device
     return plain(creation.asarray(obj, dtype, device=device, copy=copy))
+
+
+def _stacked(values: Any) -> Any:
+    """Return nested lists of numbers and of arrays on one GPU as an array there, other lists as they are."""
+    if {*map(type, values)} <= {builtins.bool, int, float, complex}:
+        return values
+    parts = [_stacked(x) if isinstance(x, (list, tuple)) else x for x in values]
+    places = {x.device for x in parts if isinstance(x, _core.Array)}
+    if len(places) != 1 or devices.device("cpu") in places:
+        return values
+    (place,) = places
+    wide = [plain(x) if isinstance(x, _core.Array) else asarray(x, device=place) for x in parts]
+    return np.stack(wide)
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:

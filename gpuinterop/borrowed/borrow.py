@@ -29,14 +29,14 @@ def borrow(
     """
     library = "numpy" if x.device.type == "cpu" else "cupy"
     if library == "cupy":
-        found = _on_cuda(path)
+        found = on_cuda(path)
         if found is None:
             raise _missing(path, x, reason)
         function = found
     return call_on_loan(registry.backend(library), function, args, kwargs)
 
 
-def _on_cuda(path: str) -> Any:
+def on_cuda(path: str) -> Any:
     """Return CuPy's function for a path such as numpy.linalg.svd or numpy.add.accumulate, None without it."""
     package, _, name = path.partition(".")
     if package not in _ON_CUDA or not registry.installed("cupy"):

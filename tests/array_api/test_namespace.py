@@ -259,3 +259,19 @@ def test_transposed_matrices():
     assert not hasattr(x[0], "mT")
     with pytest.raises(gi.MissingNameError, match="two or more axes"):
         x[0].mT  # noqa: B018
+
+
+@pytest.mark.driver
+@pytest.mark.parametrize("pair", [[1, True], [2.5, 1j]])
+def test_a_list_with_arrays_on_a_gpu_becomes_an_array_there(pair):
+    x, i = (gi.array(v, device="cuda:0") for v in (np.float64(0.5), np.int64(3)))
+    with gi.downloads("refuse"), gi.log_transfers() as log:
+        found = xp.asarray([x, i, *pair])
+        nested = xp.asarray([(x, i), pair], dtype=xp.complex64)
+    assert {transfer.kind for transfer in log} == {"host_to_device"}
+    expected = np.asarray([0.5, np.int64(3), *pair])
+    assert (type(found), str(found.device)) == (gi.GpuArray, "cuda:0")
+    np.testing.assert_array_equal(found.get(), expected, strict=True)
+    expected = np.asarray([(0.5, 3), pair], "complex64")
+    np.testing.assert_array_equal(nested.get(), expected, strict=True)
+    assert xp.asarray([x, i], device="cpu").device.type == "cpu"
