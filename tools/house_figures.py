@@ -1,7 +1,8 @@
 """Print the figures of ADR 24 (docs/adr/0024): those before the decision, today's, and the targets.
 
-``python tools/house_figures.py`` prints a Markdown table. It counts only tracked files, and follows
-each journey in a separate process; the journeys into torch need that library.
+``python tools/house_figures.py`` prints two Markdown tables, of the whole and of its folders. It counts only tracked
+files, and follows each journey in a separate process; the journeys into torch need that library. ``--times`` also runs
+and times ``make test`` and ``.ci/run``.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import time
+from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -144,8 +147,8 @@ def places(recipe: str) -> str:
     return str(len(always) + page.count(", and in `native/") + page.count(" and `native/"))
 
 
-def floors() -> str:
-    """Return the folder with the longest chain of imports inside it, with its length."""
+def floors() -> dict[str, int]:
+    """Return the length of the longest chain of imports inside each folder of gpuinterop/."""
     graph, deepest = layering.graph_of_imports(), {}
     entries = {name: layering.entry_of(name) for name in graph}
 
@@ -159,10 +162,44 @@ def floors() -> str:
 
     for name, entry in entries.items():
         deepest[entry] = max(deepest.get(entry, 0), height(name))
+    return deepest
+
+
+def deepest_folder() -> str:
+    """Return the folder of the most floors, with their number; those that use the package as its users do aside."""
+    found = floors()
     for rare in ("testing", "pytensor", "theano", "cli"):
-        deepest.pop(rare, None)
-    most = max(deepest, key=lambda entry: (deepest[entry], entry))
-    return f"{most}, {deepest[most]}"
+        found.pop(rare, None)
+    most = max(found, key=lambda entry: (found[entry], entry))
+    return f"{most}, {found[most]}"
+
+
+def folders() -> list[tuple[str, str, str, str, str]]:
+    """Return rows of (folder, sources, floors, lines, lines of tests), the largest first."""
+    sources, code, tests, deep = Counter(), Counter(), Counter(), floors()
+    homes = {"pytensor_backend": "pytensor", "testing_suite": "testing"}
+    for path in tracked("gpuinterop", "native", "tests"):
+        top, *inside = path.relative_to(ROOT).parts
+        name = inside[0] if len(inside) > 1 else "(root)"
+        count = lines([path])
+        if top == "tests":
+            tests[homes.get(name, name)] += count
+        else:
+            code[name] += count
+            sources[name] += path.suffix in (".py", ".cpp")
+    names = sorted({*code, *tests}, key=lambda name: (-code[name], -tests[name]))
+    return [
+        (name, str(sources[name]), str(deep.get(name, "")), f"{code[name]:,}", f"{tests[name]:,}")
+        for name in names
+    ]
+
+
+def duration(*command: str) -> str:
+    """Return the minutes and seconds that a command takes."""
+    began = time.monotonic()
+    code = subprocess.run(command, cwd=ROOT, stdout=sys.stderr, check=False).returncode
+    minutes, seconds = divmod(round(time.monotonic() - began), 60)
+    return f"{minutes}:{seconds:02}" + f", status {code}" * bool(code)
 
 
 def largest(folder: str) -> str:
@@ -195,7 +232,7 @@ def tree() -> list[tuple[str, str, str, str]]:
         ("includes that the table does not have", "9", str(len(layering.unlisted_includes())), "0"),
         ("largest folder of gpuinterop/", "ops, 45", largest("gpuinterop"), "20"),
         ("largest folder of native/", "python, 30", largest("native"), "20"),
-        ("floors of imports in the deepest folder", "ops, 20", floors(), ""),
+        ("floors of imports in the deepest folder", "ops, 20", deepest_folder(), ""),
     ]
 
 
@@ -228,11 +265,20 @@ def figures() -> list[tuple[str, str, str, str]]:
     ]  # fmt: skip
 
 
-def main() -> None:
-    print("| figure | before | today | target |")
-    print("| --- | --- | --- | --- |")
-    for row in figures():
+def print_table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    for row in (head, ("---",) * len(head), *rows):
         print(f"| {' | '.join(row)} |")
+
+
+def main() -> None:
+    print_table(("figure", "before", "today", "target"), figures())
+    print()
+    print_table(("folder", "sources", "floors", "lines", "lines of tests"), folders())
+    if "--times" in sys.argv:
+        limits = {"make test": "2:30", ".ci/run": "20:00"}
+        rows = [(words, duration(*words.split()), most) for words, most in limits.items()]
+        print()
+        print_table(("command", "time", "target"), rows)
 
 
 if __name__ == "__main__":
