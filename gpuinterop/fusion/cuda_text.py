@@ -50,11 +50,6 @@ def _working(dtype: str) -> str:
     return name if name in ("bool", "float", "double") else f"{NAMESPACE}::{name}"
 
 
-def assignment_text(name: str, dtype: str, expression: str) -> str:
-    """Return the statement that sets an output of a dtype to an expression of any type."""
-    return f"{name} = {NAMESPACE}::gi_to<{_working(dtype)}>({expression})"
-
-
 class CudaText:
     """CUDA statements that set the outputs from the inputs, for one element.
 

@@ -1,6 +1,8 @@
 """The names at the top level: all of them resolve, and none is hidden by a module of the same name."""
 
+import importlib
 import inspect
+import pickle
 import pydoc
 from types import ModuleType
 
@@ -54,3 +56,35 @@ def test_help_covers_the_function_and_the_module(name):
 
 def test_everything_can_be_imported_by_star():
     driver.run("from gpuinterop import *; zeros(3); devices()")
+
+
+# A name of each module that moved, by which earlier versions pickled it, and where it is today.
+EARLIER = {
+    "copy_tracking CopyCount": "arrays.copy_tracking",
+    "device_spec Device": "",
+    "installed_libraries Installed": "exchange.package_versions",
+    "pinned pinned_empty": "",
+    "sharing explain": "",
+    "streams Stream": "",
+    "converters.library_streams stream": "",
+    "converters.registry Backend": "exchange.registry",
+    "ops exp": "",
+    "ops.capture Capture": "",
+    "ops.concat_split stack": "",
+    "ops.cuda_text CudaText": "",
+    "ops.elementwise_kernel ElementwiseKernel": "",
+    "ops.equality allclose": "",
+    "ops.expression Expression": "",
+    "ops.functions clip": "",
+    "ops.fuse fuse": "",
+    "ops.index_functions take": "",
+    "ops.raw_kernel RawKernel": "",
+    "ops.reductions sum": "",
+}
+
+
+@pytest.mark.parametrize("earlier", EARLIER)
+def test_pickles_of_modules_that_moved_load(earlier):
+    module, _, name = earlier.partition(" ")
+    home = importlib.import_module(f"gpuinterop.{EARLIER[earlier]}".rstrip("."))
+    assert pickle.loads(f"cgpuinterop.{module}\n{name}\n.".encode()) is getattr(home, name)
