@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
@@ -19,8 +18,7 @@ FURTHER = 64 << 20  # bytes
 # second is packed. The last ones are short because unpacking the last one follows the transfer.
 ENDS = ((0, 8), (0, 4, 8), (0, 2, 6, 8), (0, 1, 2, 6, 8))  # eighths, by the number of further parts
 COLLECTIVES = {"send", "recv", "broadcast", "all_reduce"}  # the others exchange blocks
-
-_thread = threading.local()
+_WHERE = "gpuinterop.collectives"
 
 
 def ranges(count: int, nbytes: int) -> list[tuple[int, int]]:
@@ -30,14 +28,6 @@ def ranges(count: int, nbytes: int) -> list[tuple[int, int]]:
     """
     ends = ENDS[min(nbytes // FURTHER, len(ENDS) - 1)]
     return [*pairwise(sorted({count * end // 8 for end in ends}))]
-
-
-def streams(device: Any) -> list[Any]:
-    """Return this thread's streams for the parts, which live on because memory is cached for each stream."""
-    made: dict[str, list[Any]] = _thread.__dict__
-    if str(device) not in made:
-        made[str(device)] = [_core.Stream(device) for _ in ENDS]
-    return made[str(device)]
 
 
 def views(x: Any, first: int, last: int) -> Iterator[Any]:
@@ -58,12 +48,13 @@ def views(x: Any, first: int, last: int) -> Iterator[Any]:
 class Part:
     """A range of an array's elements, and a contiguous array for them."""
 
-    def __init__(self, x: Any, ends: tuple[int, int], caller: Any, stream: Any) -> None:
-        self.x, self.ends, self.caller, self.stream = x, ends, caller, stream
-        stream.wait(caller)
+    def __init__(self, x: Any, ends: tuple[int, int], caller: Any) -> None:
+        self.x, self.ends, self.caller, self.stream = x, ends, caller, _core.Stream(x.device)
+        self.stream.wait(caller)
+        # In memory that earlier calls have freed on the caller's stream; from now on of the part's stream.
         dtype, (code, index) = x.dtype, x.__dlpack_device__()
-        with stream:
-            self.packed = _core.empty(class_for(dtype), (ends[1] - ends[0],), dtype, code, index)
+        self.packed = _core.empty(class_for(dtype), (ends[1] - ends[0],), dtype, code, index)
+        _core.used_on(self.packed, self.stream.handle, _WHERE)
 
     def _pairs(self) -> Iterator[tuple[Any, Any]]:
         """Return views of the array, and their places in the contiguous one."""
@@ -88,10 +79,11 @@ class Part:
 
     def join(self) -> None:
         """Let later work on the caller's stream follow the copies."""
-        self.caller.wait(self.stream)
+        _core.used_on(self.packed, self.caller.handle, _WHERE)
+        _core.end_use(self.packed, self.caller.handle)
 
 
 def cut(x: Any, found: list[tuple[int, int]]) -> list[Part]:
     """Return the parts of an array that have these ranges of its elements."""
     caller = current_stream(x.device)
-    return [Part(x, ends, caller, s) for ends, s in zip(found, streams(x.device), strict=False)]
+    return [Part(x, ends, caller) for ends in found]
