@@ -53,6 +53,17 @@ m.imag(z) |
 m.broadcast_to(x, (3, n)) |
 m.broadcast_arrays(A, A[0]) | t.broadcast_tensors(A, A[0])
 m.unstack(A[:4]) | t.unbind(A[:4])
+x.reshape(-1) |
+x[i] |
+x[b] |
+m.stack([A, B]) |
+m.where(b, x, y) |
+x.argmax() |
+x.std() |
+A.mean(axis=0) |
+A.max(axis=0) | A.amax(0)
+A.T.copy() | A.T.contiguous()
+x.astype("float64") | x.double()
 m.split(x, 4) | t.tensor_split(x, 4)
 m.array_split(x, 4) | t.tensor_split(x, 4)
 m.vsplit(A, 2) |
@@ -146,6 +157,11 @@ m.linalg.lstsq(S, A[0]) | t.linalg.lstsq(S, A[:, :1])
 """
 # gpuinterop's call, and the same one by the other libraries, which includes no conversion.
 _OTHERS = {
+    "x[b] = 0": ("x.__setitem__(b, 0)", "x.__setitem__(b, 0)", "x.__setitem__(b, 0)"),
+    "x += y": ("x.__iadd__(y)", "x.__iadd__(y)", "x.add_(y)"),
+    "arange(n)": ("gi.arange(n, device=D)", 'm.arange(n, dtype="float32")', "t.arange(0.0, n, device=D)"),
+    **{f"{name}(n)": (f"gi.{name}(n, device=D)", f'm.{name}(n, "float32")', f"t.{name}(n, device=D)")
+       for name in ("zeros", "ones", "empty")},
     "via.numpy.sort(x)": ("gi.via.numpy.sort(x)", "np.sort(x)", "-"),
     "via.torch.sort(x)": ("gi.via.torch.sort(x)", "-", "t.sort(x)"),
     "via.cupy.sort(x)": ("gi.via.cupy.sort(x)", "cupy.sort(x)", "-"),
