@@ -38,7 +38,8 @@ def __getattr__(name: str) -> Any:
     # Without a GPU do not import CuPy.
     if own or (len(devices.devices()) > 1 and name not in _OTHERWISE and on_cuda(path)):
         # With SCIPY_ARRAY_API=1 SciPy's function looks here again, so take the ufunc in it.
-        ufunc = inspect.unwrap(getattr(import_module("scipy.special"), name, None))
+        function: Any = getattr(import_module("scipy.special"), name, None)
+        ufunc: Any = inspect.unwrap(function)
         if isinstance(ufunc, np.ufunc):
             globals()[name] = found = _of_ufunc(path, ufunc, own)
             return found

@@ -6,6 +6,7 @@ NumPy computes them on "cpu", CuPy on CUDA if it is installed, both on the memor
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -44,7 +45,8 @@ def on_cuda(path: str) -> Any:
     found: Any = import_module(_ON_CUDA[package])
     for part in name.split("."):
         if not hasattr(found, part) and package == "scipy":
-            import_module(f"{found.__name__}.{part}")
+            with suppress(ModuleNotFoundError):
+                import_module(f"{found.__name__}.{part}")
         found = getattr(found, part, None)
     return found
 
