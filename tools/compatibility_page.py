@@ -64,6 +64,7 @@ familiar-names
 collectives
 array-api
 conformance
+torch-and-jax-functions
 missing-functions
 compatibility-suite
 converter-module
