@@ -3,6 +3,7 @@
 import contextlib
 import io
 import pickle
+from functools import partial
 
 import numpy as np
 import pytest
@@ -175,3 +176,14 @@ def test_assigning_one_element_of_memory_counts_and_a_number_does_not(make, devi
     assert x.tolist() == [2, 2, 2]
     assert counted(lambda: x.__setitem__(..., np.float64(3)))[0] == 0
     assert x.tolist() == [3, 3, 3]
+
+
+@pytest.mark.parametrize(("target", "copies"), [((4, 8), 1), ((3, 7), 2)])
+def test_parts_that_touch_are_copied_at_once_and_parts_that_overlap_twice(device, target, copies):
+    begin, end = target
+    for to, source in ((slice(begin, end), slice(0, 4)), (slice(0, 4), slice(begin, end))):
+        x = gi.CudaNdarray(np.arange(8, dtype="float32"), device=device)
+        expected = x.get()
+        expected[to] = expected[source].copy()
+        assert counted(partial(x.__setitem__, to, x[source])) == (copies, 16 * copies)
+        np.testing.assert_array_equal(x.get(), expected)
