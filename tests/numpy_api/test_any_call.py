@@ -80,8 +80,8 @@ OF_ONE = {
     "array_split": lambda x: {"indices_or_sections": among(1, 3, [1, 2], [-1]), "axis": axes(x)},
     # NumPy takes any index of an empty axis where the result is empty too; we refuse it, as subscripts do.
     "take": lambda x: {"indices": among(0, [-1, 0], [[0]]) if x.size else st.just([]), "axis": optional(x)},
-    **dict.fromkeys(("fft.fft", "fft.ifft", "fft.rfft", "fft.ihfft"), transform),
-    **dict.fromkeys(("fft.fftn", "fft.ifftn", "fft.rfftn"), transforms),
+    **dict.fromkeys(("fft.fft", "fft.ifft", "fft.rfft", "fft.ihfft", "fft.irfft", "fft.hfft"), transform),
+    **dict.fromkeys(("fft.fftn", "fft.ifftn", "fft.rfftn", "fft.irfftn"), transforms),
     "linalg.norm": of_norm,
     "linalg.vector_norm": lambda x: {"ord": among(0, 1, 2, 3), "axis": several(x), "keepdims": BOOLS},
     "linalg.matrix_norm": lambda x: {"ord": among("fro", "nuc", 1, 2, np.inf)},
@@ -121,6 +121,8 @@ def outcome(function, *args, **options):
 def compare(name, args, given, options):
     if "norm" in name and not args[0].size and np.lib.NumpyVersion(np.__version__) < "2.4.0":
         return  # NumPy refused these
+    if name in ("fft.irfft", "fft.hfft", "fft.irfftn") and not args[0].size:
+        return  # NumPy's result has uninitialized elements
     expected = outcome(of(np, name), *args, **options)
     got = outcome(of(gi, name), *given, **options)
     assert (got is None) == (expected is None), (got, expected)
