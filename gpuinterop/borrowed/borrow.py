@@ -14,7 +14,7 @@ from gpuinterop.elementwise.missing_names import own_call
 from gpuinterop.errors import ArgumentTypeError
 from gpuinterop.exchange import registry
 
-from .loan import call_on_loan
+from .loan import LentFunction
 
 # The package of CuPy that has the functions of a package.
 _ON_CUDA = {"numpy": "cupy", "scipy": "cupyx.scipy"}
@@ -34,7 +34,7 @@ def borrow(
         if found is None:
             raise _missing(path, x, reason)
         function = found
-    return call_on_loan(registry.backend(library), function, args, kwargs)
+    return LentFunction(registry.backend(library), function)(*args, **kwargs)
 
 
 def on_cuda(path: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,23 +19,28 @@ from gpuinterop.ndarray import CudaNdarray
 _NO_ARRAYS = frozenset({bool, int, float, complex, str, bytes, slice, type(None), type(Ellipsis)})
 
 
-def call_on_loan(
-    entry: registry.Backend, function: Callable[..., Any], args: tuple[Any, ...],
-    kwargs: dict[str, Any], copyif: bool = False,
-) -> Any:  # fmt: skip
-    """Call a library's function on the memory of the arguments. What raises before it has changed nothing."""
+class LentFunction:
+    """A library's function; a call shares the memory of the arguments, and of the results."""
 
-    def take(result: Any, lent: list[tuple[Any, Any]], narrow: bool) -> Any:
-        loan = Loan(entry, copyif)
-        loan.lent, loan.narrow = lent, narrow
-        return loan.take(result)
+    def __init__(self, entry: registry.Backend, function: Any, copyif: bool = False) -> None:
+        self._entry, self._value, self._copyif = entry, function, copyif
+        family = getattr(entry.module, "FAMILY", 0)
+        lent = None
+        if family and callable(function):  # the core converts usual arguments and results
+            lent = _core.LentFunction(entry.name, family, function, partial(_take, entry, copyif))
+        self._lent = lent
 
-    family = getattr(entry.module, "FAMILY", 0)
-    if family:  # the core converts usual arguments and results
-        found = _core.call_lent(entry.name, family, function, args, kwargs, take)
-        if found is not NotImplemented:
-            return found
-    return Loan(entry, copyif).call(function, args, kwargs)
+    @_core.lends
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function with its library's arrays over the memory of `args`."""
+        return Loan(self._entry, self._copyif).call(self._value, args, kwargs)
+
+
+def _take(entry: registry.Backend, copyif: bool, result: Any, lent: Any, narrow: bool) -> Any:
+    """Return a result that the core does not convert; `lent` are the arrays and the library's objects."""
+    loan = Loan(entry, copyif)
+    loan.lent, loan.narrow = lent, narrow
+    return loan.take(result)
 
 
 class Loan:

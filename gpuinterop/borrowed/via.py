@@ -11,17 +11,18 @@ from gpuinterop.errors import ArgumentTypeError, MissingNameError, type_name
 from gpuinterop.errors.arguments import require_bool
 from gpuinterop.exchange import registry
 
-from .loan import call_on_loan
+from .loan import LentFunction
 
 # Packages whose functions take the arrays of another library.
 _ARRAYS_OF = {"scipy": "numpy", "cupyx": "cupy", "torchvision": "torch", "torchaudio": "torch"}
 
 
-class Borrowed:
-    """A module or a function of another library. A call shares the arguments' memory, and the results' too."""
+class Borrowed(LentFunction):
+    """A module or a function of another library."""
 
     def __init__(self, path: str, value: Any, entry: registry.Backend, copyif: bool) -> None:
-        self._path, self._value, self._entry, self._copyif = path, value, entry, copyif
+        super().__init__(entry, value, copyif)
+        self._path = path
         self.__doc__ = getattr(value, "__doc__", None)
 
     def __getattr__(self, name: str) -> Any:
@@ -42,7 +43,8 @@ class Borrowed:
             ) from None
         if isinstance(value, type) or not (callable(value) or isinstance(value, ModuleType)):
             return value  # a class, such as a dtype of NumPy, or a constant
-        found = Borrowed(path, value, self._entry, self._copyif)
+        cls = BorrowedModule if isinstance(value, ModuleType) else Borrowed
+        found = cls(path, value, self._entry, self._copyif)
         self.__dict__[name] = found
         return found
 
@@ -55,16 +57,18 @@ class Borrowed:
     def __repr__(self) -> str:
         return f"<{self._path}, for gpuinterop arrays>"
 
+
+class BorrowedModule(Borrowed):
+    """A module of another library, which cannot be called."""
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function with its library's arrays over the memory of `args`."""
-        if isinstance(self._value, ModuleType):
-            raise ArgumentTypeError(
-                where=f"gpuinterop.via.{self._path}",
-                expected="a function of this module",
-                got="a call of the module",
-                fix=f"convert with gpuinterop.to(x, {self._entry.name!r}), or name a function",
-            )
-        return call_on_loan(self._entry, self._value, args, kwargs, self._copyif)
+        """Refuse the call."""
+        raise ArgumentTypeError(
+            where=f"gpuinterop.via.{self._path}",
+            expected="a function of this module",
+            got="a call of the module",
+            fix=f"convert with gpuinterop.to(x, {self._entry.name!r}), or name a function",
+        )
 
 
 class Via:
@@ -102,7 +106,7 @@ class Via:
             raise AttributeError(name)
         entry = registry.backend(_ARRAYS_OF.get(name, name), f"gpuinterop.via.{name}")
         module = registry.import_package(entry, name, f"gpuinterop.via.{name}")
-        found = Borrowed(name, module, entry, self._copyif)
+        found = BorrowedModule(name, module, entry, self._copyif)
         self.__dict__[name] = found
         return found
 

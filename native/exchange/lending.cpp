@@ -72,7 +72,8 @@ struct Lent {
 // One call: what was lent, and the arguments.
 struct Call {
   std::vector<Lent> lent;
-  bool narrow = false;  // an operand is a CudaNdarray, so float32 results are too
+  bool narrow = false;           // an operand is a CudaNdarray, so float32 results are too
+  mutable uint64_t ordered = 0;  // bits of GPUs on which a result has been imported
   PyRef held[kMostArguments];
   PyObject* args[kMostArguments] = {};
   Py_ssize_t count = 0;
@@ -382,59 +383,76 @@ PyRef take_back(exchange::Family family, PyObject* value, const Call& call) {
   exchange::ForeignType& p = exchange::foreign_type_of(Py_TYPE(value));
   if (!p.ordinary || p.family != family) return {};
   PyRef made = PyRef::steal(exchange::import_ordinary(p, value));
-  if (!made || call.narrow) return made;
+  if (!made) return made;
   const Array& a = unwrap(made.get());
+  if (a.device.is_cuda()) call.ordered |= uint64_t{1} << a.device.id;
+  if (call.narrow) return made;
   return PyRef::steal(retyped_view(made.get(), class_of_result(a.dtype, false), a.layout, a.data));
 }
 
-// Orders the current stream after what the library wrote.
+// Orders the current stream after what the library wrote. An imported result has done it for its device.
 void order_after(const Call& call) {
   for (const Lent& one : call.lent) {
-    if (!unwrap(one.own.get()).device.is_cuda()) continue;
+    const Device device = unwrap(one.own.get()).device;
+    if (!device.is_cuda() || call.ordered >> device.id & 1) continue;
     const PyRef seen = PyRef::steal(exchange::import_any(nullptr, one.theirs.get(), {}));
     if (!seen) throw PythonError();
   }
 }
 
-// NotImplemented, before anything is called, if an argument is not ordinary. `take`, a function
-// (result, [(array, lent)], narrow), converts results that are not.
-nb::object call_lent(nb::str library, int family_number, nb::callable function, nb::tuple args,
-                     nb::dict kwargs, nb::callable take) {
-  const auto family = static_cast<exchange::Family>(family_number);
-  const bool to_numpy = family == exchange::Family::Numpy;
-  const nb::object declined = nb::borrow(Py_NotImplemented);
-  const auto nargs = static_cast<Py_ssize_t>(nb::len(args)), named = PyDict_Size(kwargs.ptr());
-  if (ops::recorder || nargs + named > kMostArguments) return declined;
+// A library's function, and take(result, [(array, lent)], narrow), which converts results that are not ordinary.
+struct LentFunction {
+  nb::object library;
+  exchange::Family family;
+  nb::object function, take;
+};
+
+// The arguments as the library takes them; false: Python has to look at one of them.
+bool lend_all(const LentFunction& f, PyObject* const* args, Py_ssize_t n, Call& call) {
+  const bool to_numpy = f.family == exchange::Family::Numpy;
+  return n <= kMostArguments && PyRef::steal(attempt_in_core([&]() -> PyObject* {
+           for (Py_ssize_t i = 0; i < n; ++i) {
+             PyRef made = lend(f.library.ptr(), to_numpy, args[i], call);
+             if (!made) return nullptr;
+             call.add(std::move(made));
+           }
+           return PyRef::borrow(Py_None).release();
+         }));
+}
+
+// Null, before anything is called, if an argument is not ordinary.
+PyObject* run_lent(const LentFunction& f, PyObject* const* args, Py_ssize_t nargs,
+                   PyObject* names) {
   Call call;
-  const PyRef names = PyRef::checked(PyTuple_New(named));
-  // The new reference says that all arguments are lent.
-  const PyRef ready = PyRef::steal(attempt_in_core([&]() -> PyObject* {
-    auto add = [&](PyObject* value) {
-      PyRef made = lend(library.ptr(), to_numpy, value, call);
-      if (made) call.add(std::move(made));
-      return call.count;
-    };
-    for (Py_ssize_t i = 0; i < nargs; ++i)
-      if (add(PyTuple_GetItem(args.ptr(), i)) != i + 1) return nullptr;
-    PyObject *name, *value;
-    Py_ssize_t i = 0;
-    for (Py_ssize_t at = 0; PyDict_Next(kwargs.ptr(), &at, &name, &value); ++i) {
-      PyTuple_SetItem(names.get(), i, PyRef::borrow(name).release());
-      if (add(value) != nargs + i + 1) return nullptr;
-    }
-    return PyRef::borrow(Py_None).release();
-  }));
-  if (!ready) return declined;
+  const Py_ssize_t named = names ? PyTuple_Size(names) : 0;
+  if (ops::recorder || !lend_all(f, args, nargs + named, call)) return nullptr;
   const PyRef result = PyRef::checked(
-      PyObject_Vectorcall(function.ptr(), call.args, size_t(nargs), named ? names.get() : nullptr));
+      PyObject_Vectorcall(f.function.ptr(), call.args, static_cast<size_t>(nargs), names));
+  PyRef made = PyRef::steal(
+      attempt_in_core([&] { return take_back(f.family, result.get(), call).release(); }));
   order_after(call);
-  if (PyObject* made =
-          attempt_in_core([&] { return take_back(family, result.get(), call).release(); }))
-    return nb::steal(made);
+  if (made) return made.release();
   nb::list lent;
   for (const Lent& one : call.lent)
     lent.append(nb::make_tuple(nb::borrow(one.own.get()), nb::borrow(one.theirs.get())));
-  return take(nb::borrow(result.get()), lent, call.narrow);
+  return f.take(nb::borrow(result.get()), lent, call.narrow).release().ptr();
+}
+
+// The first argument is the object whose attribute _lent has the function.
+PyObject* attempt_lent(const PublicFunction&, PyObject* const* args, Py_ssize_t nargs,
+                       PyObject* names) {
+  static PyObject* const attribute = PyUnicode_InternFromString("_lent");
+  return guard((PyObject*)nullptr, [&]() -> PyObject* {
+    if (nargs < 1) return nullptr;
+    const PyRef found = PyRef::checked(PyObject_GetAttr(args[0], attribute));
+    if (found.get() == Py_None) return nullptr;
+    const LentFunction f = nb::cast<LentFunction>(nb::handle(found.get()));
+    return run_lent(f, args + 1, nargs - 1, names);
+  });
+}
+
+nb::object lends(nb::callable python) {
+  return make_function(attempt_lent, 0, nullptr, python, true);
 }
 
 }  // namespace
@@ -448,10 +466,18 @@ void exchange::register_lending(nb::module_& m) {
       "a call may pass, behind * by name only; the first `arrays` are arrays, 0: the first is a "
       "list of them. `views`: it makes views, on any device. `in_place`: it "
       "changes the first array. `most`: elements of an array.");
-  m.def("call_lent", &call_lent, "library"_a, "family"_a, "function"_a, "args"_a, "kwargs"_a,
-        "take"_a,
-        "Call a library's function on the memory of the arguments; NotImplemented, before the "
-        "call, if one of them is not ordinary. take(result, lent, narrow) converts other results.");
+  nb::class_<LentFunction>(m, "LentFunction", "A library's function, for `lends`.")
+      .def(
+          "__init__",
+          [](LentFunction* self, nb::str library, int family, nb::object function,
+             nb::object take) {
+            new (self) LentFunction{library, static_cast<exchange::Family>(family), function, take};
+          },
+          "library"_a, "family"_a, "function"_a, "take"_a,
+          "take(result, lent, narrow) converts results that are not ordinary.");
+  m.def("lends", &lends, "python"_a,
+        "Decorator of __call__: the LentFunction that is the attribute _lent is called on the "
+        "memory of ordinary arguments. Python carries out other calls.");
   m.def(
       "numpy_view",
       [](nb::handle x) {

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers.profile import PACKAGE, functions_of
 
 import gpuinterop as gi
 
@@ -22,6 +23,14 @@ def test_numpy(x):
     assert gi.via.numpy.pi == np.pi
     assert gi.via.numpy.zeros(2, dtype=gi.via.numpy.int8).dtype == "int8"
     assert gi.via.numpy.median(x).tolist() == 2.5
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_usual_calls_run_no_function_of_the_package(x, library):
+    pytest.importorskip(library)
+    absolute = getattr(gi.via, library).abs
+    assert not functions_of(lambda: absolute(x), PACKAGE)
+    assert not functions_of(lambda: absolute(x, out=x), PACKAGE)
 
 
 def test_scipy_takes_numpys_arrays(x):
