@@ -132,7 +132,7 @@ class ReductionKernel:
             value=value,
             map=f"gi_mapped({', '.join(f'x{i}' for i in range(len(inputs)))})",
             op=accumulator,
-            outputs=tuple(NAMES[type_id] for _, type_id, _ in self._results),
+            outputs=tuple(NAMES[output.dtype] for output in self._results),
             extras=tuple(NAMES[type_id] for type_id in self._extras),
             ends=tuple(endings),
             support="".join(texts) + _map_function(value, parts, mapped, inputs),
@@ -154,7 +154,7 @@ class ReductionKernel:
         # A result that is stored once has the same place for each element of the others.
         once = [end.once is not None for end in self.ends for _ in end.after.results]
         strides = (
-            [c_strides(m, 1) for _, _, m in self._results]
+            [c_strides(output.shape, 1) for output in self._results]
             if outs is None
             else [o._strides for o in outs]
         )
@@ -162,9 +162,9 @@ class ReductionKernel:
         sinks = [
             Operand(
                 zeros if alone else full_strides(steps, axes, len(shape)),
-                dtype_from_id(type_id).itemsize,
+                dtype_from_id(output.dtype).itemsize,
             )
-            for steps, alone, (_, type_id, _) in zip(strides, once, self._results, strict=True)
+            for steps, alone, output in zip(strides, once, self._results, strict=True)
         ]
         device = operands[0].device.index
         launches, scratch = launches_for(

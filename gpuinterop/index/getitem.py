@@ -24,7 +24,7 @@ from gpuinterop.exchange.incoming import as_assigned_array, as_source
 
 from .elements import RAISE, Elements, addition
 from .keys import WHERE, IndexArray, IndexExpression, read_key
-from .masks import Selection
+from .masks import Selection, places, selected
 
 ASSIGNMENT = "x[key] = value"
 
@@ -38,11 +38,11 @@ def getitem(x: Any, key: Any) -> Any:
         view, mask = results.plain(x), results.plain(key)
         whole = mask.ndim and mask.shape == view.shape and mask.device == view.device
         if whole and mask.dtype == np.bool_:
-            return Selection(mask, WHERE).read(view, type(x))
+            return selected(mask, view, WHERE, type(x))
     expression = read_key(x, key)
     if _is_one_mask(expression) and expression.view.ndim == len(expression.arrays[0][1].shape):
         mask = expression.arrays[0][1].to_device_of(expression.view, WHERE)
-        return Selection(mask, WHERE).read(expression.view, type(x))
+        return selected(mask, expression.view, WHERE, type(x))
     return read(_elements(expression, WHERE), x)
 
 
@@ -98,9 +98,8 @@ def _elements(expression: IndexExpression, where: str, target: Any = None) -> El
     arrays: list[tuple[int, IndexArray]] = []
     for first, array in expression.arrays:
         if array.is_mask:
-            selection = Selection(array.to_device_of(view, where), where)
-            places = [IndexArray(p, inside=True) for p in selection.places()]
-            arrays += [(first + i, p) for i, p in enumerate(places)]
+            found = places(array.to_device_of(view, where), where)
+            arrays += [(first + i, IndexArray(p, inside=True)) for i, p in enumerate(found)]
         else:
             arrays.append((first, unshared_indices(array, target)))
     block = [(int(flag),) for flag in expression.flags] if expression.arrays else []
@@ -233,7 +232,8 @@ def _assign_each(view: Any, first: int, selection: Selection, values: Any) -> No
         _core._prepare_write(view, ASSIGNMENT)
         selection.assign(view, values)
     else:
-        arrays = [(first + i, IndexArray(p, inside=True)) for i, p in enumerate(selection.places())]
+        found = places(selection.mask, ASSIGNMENT)
+        arrays = [(first + i, IndexArray(p, inside=True)) for i, p in enumerate(found)]
         write(Elements(view, arrays, first, ASSIGNMENT), values, view)
 
 

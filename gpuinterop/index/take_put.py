@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,10 @@ from gpuinterop.errors.messages import not_one_of
 from .elements import MODES, Elements, ElementsAlongAxis
 from .getitem import as_assigned_values, read, unshared_indices, writable, write
 from .keys import IndexArray, as_index_array
-from .masks import MOST, Selection, may_wait, repeated_places
+from .masks import MOST, may_wait, places, plan_of_places, repeated_places
 
 
+@_core.planned(plan_of_places, "x", tuple=tuple)
 @_core.served
 def nonzero(x: Any) -> tuple[Any, ...]:
     """Return the indices of the elements that are not zero: one int64 array for each axis.
@@ -36,9 +38,10 @@ def nonzero(x: Any) -> tuple[Any, ...]:
     >>> [places.tolist() for places in gpuinterop.nonzero(x)]
     [[0, 1], [1, 0]]
     """
-    return tuple(_places(x, "nonzero"))
+    return tuple(places(_mask_with_axes(x, "nonzero"), "nonzero"))
 
 
+@_core.planned(partial(plan_of_places, apart=False), "x")
 @_core.by_numpy(np.argwhere, "x")
 def argwhere(x: Any) -> Any:
     """Return the indices of the elements that are not zero: one row for each element, one column for each axis.
@@ -51,18 +54,19 @@ def argwhere(x: Any) -> Any:
     >>> gpuinterop.argwhere(gpuinterop.asarray([[0, 7], [8, 0]], device="cpu")).tolist()
     [[0, 1], [1, 0]]
     """
-    return _places(x, "argwhere").T
+    return places(_mask_with_axes(x, "argwhere"), "argwhere", apart=False)
 
 
-def _places(x: Any, where: str) -> Any:
+def _mask_with_axes(x: Any, where: str) -> Any:
     (x,) = results.as_operands(where, x)
     mask = _as_mask(x, where)
     if mask.ndim == 0:
         raise ShapeError(where=where, expected="an array of at least one dimension", got="a 0-d array",
                          fix="reshape it: x.reshape(1)")  # fmt: skip
-    return Selection(mask, where).places()
+    return mask
 
 
+@_core.planned(partial(plan_of_places, flat=True), "x")
 @_core.by_numpy(np.flatnonzero, "x")
 def flatnonzero(x: Any) -> Any:
     """Return the indices of the elements that are not zero in the flattened array.
@@ -74,7 +78,7 @@ def flatnonzero(x: Any) -> Any:
     [1, 2]
     """
     (x,) = results.as_operands("flatnonzero", x)
-    return Selection(_as_mask(x, "flatnonzero").ravel(), "flatnonzero").places()[0]
+    return places(_as_mask(x, "flatnonzero").ravel(), "flatnonzero")[0]
 
 
 def _as_mask(x: Any, where: str) -> Any:
@@ -230,10 +234,8 @@ def compress(condition: Any, x: Any, axis: int | None = None, out: Any = None) -
     if mask.ndim != 1:
         raise ShapeError(where="compress", expected="a condition of one dimension", got=f"shape {mask.shape}",
                          fix="index with the condition: x[condition]")  # fmt: skip
-    places = IndexArray(
-        Selection(mask, "compress").places()[0], inside=mask.size <= source.shape[along]
-    )
-    return read(Elements(source, [(along, places)], along, "compress"), x, out)
+    found = IndexArray(places(mask, "compress")[0], inside=mask.size <= source.shape[along])
+    return read(Elements(source, [(along, found)], along, "compress"), x, out)
 
 
 def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
@@ -300,10 +302,10 @@ def _repeat_on_device(x: Any, repeats: Any, axis: int | None) -> Any:
         or not may_wait(x.device)
     ):
         return None
-    places = repeated_places(counts, "repeat")
-    if places is None:
+    found = repeated_places(counts, "repeat")
+    if found is None:
         return None
-    elements = [(along, IndexArray(places, inside=True))]
+    elements = [(along, IndexArray(found, inside=True))]
     return read(Elements(results.plain(x), elements, along, "repeat"), x)
 
 

@@ -167,6 +167,7 @@ def render(recipe: Recipe, launch: Launch) -> str:
         "__device__ inline Value gi_map(const Packs<VEC>& gi_q, const Fixed& gi_f, int gi_k) {",
         f"{fetched}  return gi_to<Value>({recipe.map});\n}}",
         kernel_text("reduce/common.cuh"),
+        *map(kernel_text, ("last_block.cuh",) if launch.one_launch else ()),
         _store(recipe, launch),
         kernel_text(f"reduce/{launch.mode}.cuh"),
     )
@@ -210,11 +211,13 @@ class Output(NamedTuple):
     """A result for `_core.make_plan` and its companions. A plan does not keep the class alive.
 
     cls : None for the class of a result for the first operand.
+    counted : the first axis has as many elements as the `work` of `_core.make_plan` counts.
     """
 
     cls: Any
     dtype: int
     shape: tuple[int, ...]
+    counted: bool = False
 
 
 # For each operand: the source of its address (slot and index), and the planner's description.

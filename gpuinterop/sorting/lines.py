@@ -22,7 +22,7 @@ from gpuinterop.index.take_put import take_along_axis
 from gpuinterop.jit import kernel_text
 from gpuinterop.jit.compiler import kernels_of, multiprocessors
 from gpuinterop.jit.texts import program
-from gpuinterop.reduce.codegen import INPUT, OUTPUT, KernelLaunch, Output, Patch
+from gpuinterop.reduce.codegen import INPUT, OUTPUT, SCRATCH, KernelLaunch, Output, Patch
 
 
 class Form(NamedTuple):
@@ -44,64 +44,112 @@ BLOCK_FORMS = {
     8: (Form(256, 4, 3), Form(512, 8)),
 }
 SWEEP_FORMS = {4: Form(512, 16, 2), 8: Form(384, 12, 2)}
-_WIDE = 1 << 30  # elements of a line whose counts and places need 64 bits
-WIDE_FORM = Form(512, 8)
+WIDE_FORM = Form(512, 8)  # where counts and places need 64 bits
 _COUNTED = 2048  # elements that a block counts at once
 # The bits of infinity.
 INFINITIES = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000, "float64": 0x7FF << 52}
 _KINDS = {"u": 0, "i": 1, "f": 2, "b": 3}
 
 
+# Where an address of a plan's parameters comes from: a slot, the number of the operand, and a shift in bytes.
+Address = tuple[_core.Slot, int, int]
+FIRST_INPUT, SECOND_INPUT, FIRST_OUTPUT = (INPUT, 0, 0), (INPUT, 1, 0), (OUTPUT, 0, 0)
+
+
+class Pieces:
+    """Pieces of one memory, in a slot of a plan from byte `begin` on."""
+
+    def __init__(self, slot: _core.Slot, operand: int = 0, begin: int = 0) -> None:
+        self.slot, self.operand, self.end = slot, operand, begin
+
+    def take(self, nbytes: int) -> Address:
+        """Return the address of a further piece."""
+        begin = self.end
+        self.end += nbytes + -nbytes % 16
+        return self.slot, self.operand, begin
+
+
+def patches(*addresses: Address | None) -> list[Patch]:
+    """Return the patches of parameters that begin with these addresses; None stays null."""
+    return [Patch(8 * i, *address) for i, address in enumerate(addresses) if address is not None]
+
+
 def text(
-    file: str, dtype: str, indices: bool, descending: bool, form: Form, wide: bool = False
+    file: str, dtype: str, indices: int, descending: bool, form: Form, wide: bool = False
 ) -> str:
-    """Return the program of the kernels in a file."""
+    """Return the program of the kernels in a file. `indices`: 0 elements, 1 indices, 2 both, by sweeps only."""
     size = np.dtype(dtype).itemsize if dtype != "bfloat16" else 2
     values = {
         "KIND": _KINDS[LETTERS[dtype]], "INFINITY": f"{INFINITIES.get(dtype, 0)}ull", "INDICES": int(indices),
         "DESCENDING": int(descending), "THREADS": form.threads, "ITEMS": form.items, "BLOCKS": form.blocks,
     }  # fmt: skip
-    types = f"typedef u{8 * size} Stored;\ntypedef u{max(32, 8 * size)} Key;\ntypedef u{64 if wide else 32} Place;"
+    types = f"typedef u{8 * size} Stored;\ntypedef u{max(32, 8 * size)} Key;\ntypedef u{8 * place_bytes(wide)} Place;"
     files = ("keys", *(("ranks",) if file != "short_lines" else ()), file)
     return program(values, types, *(kernel_text(f"sorting/{name}.cuh") for name in files))
 
 
+def place_bytes(wide: bool) -> int:
+    """Return the bytes of a place that sweeps write; `wide`: of a long line."""
+    return 8 if wide else 4
+
+
+def is_wide(n: int) -> bool:
+    """Return whether sweeps over a line of n elements count in 64 bits."""
+    return n >= 1 << 30
+
+
+def needs_keys(dtype: np.dtype[Any]) -> bool:
+    """Return whether the elements are sorted by indices of several keys, or by those of floats that hold them."""
+    return LETTERS[name_of(dtype)] in "fc" and name_of(dtype) not in INFINITIES
+
+
+def in_block(dtype: np.dtype[Any], n: int) -> bool:
+    """Return whether a block sorts a line of n elements; they need no keys."""
+    return n <= BLOCK_FORMS[max(4, dtype.itemsize)][-1].tile
+
+
 def fits_block(x: Any) -> bool:
     """Return whether a block sorts each line: it reads all elements before it writes, so in place too."""
-    by_keys = LETTERS[name_of(x.dtype)] in "fc" and name_of(x.dtype) not in INFINITIES
-    most = BLOCK_FORMS[max(4, x.itemsize)][-1].tile if not by_keys else 0
-    return bool(x.size and x.shape[-1] <= most and x.is_c_contiguous())
+    fits = x.size and not needs_keys(x.dtype) and in_block(x.dtype, x.shape[-1])
+    return bool(fits and x.is_c_contiguous())
 
 
 def sorted_lines(x: Any, indices: bool, descending: bool, where: str, out: Any = None) -> Any:
     """Return the elements of x in order along the last axis, or their indices: `out`, or a new C-contiguous array."""
-    name, n = name_of(x.dtype), x.shape[-1]
-    if x.size and LETTERS[name] in "fc" and name not in INFINITIES:
+    if x.size and needs_keys(x.dtype):
         places = _places_by_keys(_keys_of(x), descending, where)
         return places if indices else take_along_axis(x, places, -1)
-    lines = x if x.is_c_contiguous() else x._copied(where)
-    if out is None:
-        out = results.new_like(x, x.shape, np.int64 if indices else x.dtype, where)
     if not x.size:
-        return out
-    if fits_block(lines):
-        plan_of_lines(lines, indices, descending).run((lines,), (out,))
-    else:
-        _sweep(lines, out, n, (name, indices, descending), where)
-    return out
-
-
-def plan_of_lines(x: Any, indices: bool, descending: bool) -> Any:
-    """Return the plan that sorts the lines of an array of which `fits_block` is true."""
-    return _plan(x.device.index, x.dtype, x.shape, indices, descending)
+        return results.new_like(x, x.shape, np.int64 if indices else x.dtype, where)
+    lines = x if x.is_c_contiguous() else x._copied(where)
+    plan = plan_of_lines(x.device.index, x.dtype, x.shape, indices, descending)
+    return plan.run((lines,), None if out is None else (out,))
 
 
 @lru_cache(maxsize=1024)
-def _plan(
+def plan_of_lines(
     device: int, dtype: np.dtype[Any], shape: tuple[int, ...], indices: bool, descending: bool
 ) -> Any:
-    n, of_text = shape[-1], (name_of(dtype), indices, descending)
+    """Return the plan that sorts the lines of a C-contiguous array, whose elements need no keys."""
+    scratch = Pieces(SCRATCH)
+    order = int(indices), descending
+    launches = sort_launches(device, dtype, shape, order, FIRST_INPUT, FIRST_OUTPUT, scratch)
+    result = dtype_id(np.dtype(np.int64) if indices else dtype)
+    return _core.make_plan(device, launches, scratch.end, [Output(None, result, shape)])
+
+
+def sort_launches(
+    device: int, dtype: np.dtype[Any], shape: tuple[int, ...], order: tuple[int, bool], source: Address,
+    target: Address | None, scratch: Pieces, places: Address | None = None,
+) -> list[KernelLaunch]:  # fmt: skip
+    """Return the launches that sort the lines of elements at `source`; `order` is (indices, descending), as in `text`.
+
+    They write elements or int64 indices to `target`, or elements there and indices of `place_bytes` to `places`.
+    """
+    n, of_text = shape[-1], (name_of(dtype), *order)
     count = math.prod(shape) // n
+    if not in_block(dtype, n):
+        return _sweeps(device, dtype, (count, n), order, (source, target, places), scratch)
     if n <= SHORT:
         form, width, file = Form(256, 1), 1 << (n - 1).bit_length(), "short_lines"
         blocks, params = -(-count * width // form.threads), struct.pack("<3q", count, n, width)
@@ -109,55 +157,54 @@ def _plan(
         form = next(form for form in BLOCK_FORMS[max(4, dtype.itemsize)] if n <= form.tile)
         blocks, params, file = count, struct.pack("<2q", count, n), "block_lines"
     (kernel,) = kernels_of(device, (f"gi_sort_{file}",), text, file, *of_text, form)
-    patches = [Patch(0, INPUT), Patch(8, OUTPUT)]
-    launch = KernelLaunch(kernel, (blocks, 1), form.threads, bytes(16) + params, patches)
-    result = dtype_id(np.dtype(np.int64) if indices else dtype)
-    return _core.make_plan(device, [launch], 0, [Output(None, result, shape)])
+    at = patches(source, target)
+    return [KernelLaunch(kernel, (blocks, 1), form.threads, bytes(16) + params, at)]
 
 
-_SWEEPS = ("gi_sort_count", "gi_sort_starts", "gi_sort_sweep")
+_SWEEPS = ("gi_sort_clear", "gi_sort_count", "gi_sort_starts", "gi_sort_sweep")
 
 
-def _sweep(lines: Any, out: Any, n: int, of_text: tuple[Any, ...], where: str) -> None:
+def _sweeps(
+    device: int, dtype: np.dtype[Any], lines: tuple[int, int], order: tuple[int, bool],
+    addresses: tuple[Address, Address | None, Address | None], scratch: Pieces,
+) -> list[KernelLaunch]:  # fmt: skip
     """Sort with one sweep for each byte of an element. Keys and places alternate between two pieces of memory."""
-    device, digits, count, indices = lines.device.index, lines.itemsize, lines.size // n, of_text[1]
-    wide = n >= _WIDE
-    form = WIDE_FORM if wide else SWEEP_FORMS[max(4, digits)]
-    count_kernel, starts_kernel, sweep_kernel = kernels_of(
-        device, _SWEEPS, text, "sweeps", *of_text, form, wide
-    )
-
-    def empty(size: int, dtype: Any) -> Any:
-        return results.new_like(lines, (size,), dtype, where)
-
-    place, tiles = np.dtype(np.uint64 if wide else np.uint32), -(-n // form.tile)
+    (count, n), (read, target, places), digits = lines, addresses, dtype.itemsize
+    source: Address | None = read
+    wide, size, indices = is_wide(n), count * n, order[0]
+    form, place = WIDE_FORM if wide else SWEEP_FORMS[max(4, digits)], place_bytes(wide)
+    kernels = kernels_of(device, _SWEEPS, text, "sweeps", name_of(dtype), *order, form, wide)
+    tiles = -(-n // form.tile)
     parts = max(1, min(-(-n // _COUNTED), 6 * multiprocessors(device) // count))
-    starts = empty((count + 1) * digits * 256, place)  # and behind them the turns of each sweep
-    starts.fill(0)
-    words = [empty(count * tiles * 256, place) for _ in range(2)]
+    starts = scratch.take((count + 1) * digits * 256 * place)
+    words = [scratch.take(count * tiles * 256 * place) for _ in range(2)]
     # Memory of keys and places by the parity of the sweep that writes it; of several sweeps the last one is odd.
-    unsigned = np.dtype(f"u{digits}")
-    keys = [empty(lines.size, unsigned) if digits > 1 else out, out]
-    places = [starts, starts]
-    if indices and digits > 1:
-        keys[1] = empty(lines.size, unsigned) if digits > 2 else starts
-        places = [empty(lines.size, place), out]
-    used = [lines, out, starts, *words, *keys, *places]
-    source = lines
+    keys: list[Address | None] = [target, target]
+    moved: list[Address | None] = [None, None]
+    if digits > 1:
+        keys[0] = scratch.take(size * digits)
+    if indices:
+        moved[0] = scratch.take(size * place) if digits > 1 else None
+        moved[1] = target if indices == 1 else places
+    if indices == 1 and digits > 2:
+        keys[1] = scratch.take(size * digits)
+    launches = []
     for sweep in range(digits):
         now, before = sweep % 2, 1 - sweep % 2
-        target, last = keys[now], sweep == digits - 1
-        params = struct.pack(
-            "<8Q4q4i", source.ptr, target.ptr, places[before].ptr, (out if last else places[now]).ptr,
-            words[now].ptr, words[before].ptr, starts.ptr, starts.ptr + (count * digits * 256 + sweep) * place.itemsize,
-            count, n, tiles, parts, 8 * sweep, sweep == 0, last, 0,
-        )  # fmt: skip
+        last = sweep == digits - 1
+        numbers = count, n, tiles, parts, 8 * sweep, sweep == 0, last, 0
+        params = bytes(64) + struct.pack("<4q4i", *numbers)
+        turn = starts[0], starts[1], starts[2] + (count * digits * 256 + sweep) * place
+        outputs = keys[now], moved[before], moved[1] if last else moved[now]
         if sweep == 0:  # which counts into the words of this sweep
-            first = params[:40] + params[32:40] + params[48:]
-            count_kernel.launch((count * parts,), (256,), 0, [first], used)
-            starts_kernel.launch((count * digits,), (256,), 0, [first], used)
-        sweep_kernel.launch((count * tiles,), (form.threads,), 0, [params], used)
-        source = target
+            at = patches(source, *outputs, words[0], words[0], starts, turn)
+            grids = (count + 1) * digits, count * parts, count * digits
+            for kernel, blocks in zip(kernels, grids, strict=False):
+                launches.append(KernelLaunch(kernel, (blocks, 1), 256, params, at))
+        at = patches(source, *outputs, words[now], words[before], starts, turn)
+        launches.append(KernelLaunch(kernels[-1], (count * tiles, 1), form.threads, params, at))
+        source = keys[now]
+    return launches
 
 
 def _places_by_keys(keys: list[Any], descending: bool, where: str) -> Any:

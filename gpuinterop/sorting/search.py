@@ -14,21 +14,28 @@ from gpuinterop.arrays.dtypes import LETTERS, STORAGE, WORKING, dtype_id, name_o
 from gpuinterop.arrays.numpy_views import as_numpy_view, wrap_numpy
 from gpuinterop.arrays.scalars import LISTS, is_scalar_or_list
 from gpuinterop.elementwise import results
-from gpuinterop.elementwise.calls import FUNCTIONS
 from gpuinterop.elementwise.functions import cast
 from gpuinterop.elementwise.operands import list_operand
 from gpuinterop.elementwise.promotion import common_dtype
 from gpuinterop.errors import ArgumentTypeError, ShapeError, short_repr
 from gpuinterop.errors.messages import not_one_of
-from gpuinterop.fusion.fuse import fuse
-from gpuinterop.index.masks import Selection, require_waiting
-from gpuinterop.index.take_put import put, take
+from gpuinterop.index.masks import require_waiting
+from gpuinterop.index.take_put import take
 from gpuinterop.jit import kernel_text
 from gpuinterop.jit.compiler import kernels_of
 from gpuinterop.jit.texts import program
-from gpuinterop.reduce.codegen import INPUT, OUTPUT, KernelLaunch, Output, Patch
+from gpuinterop.reduce.codegen import SCRATCH, KernelLaunch, Output
 
-from .scan import cumsum
+from .distinct import unique_plan
+from .lines import (
+    FIRST_INPUT,
+    FIRST_OUTPUT,
+    SECOND_INPUT,
+    Pieces,
+    needs_keys,
+    patches,
+    sort_launches,
+)
 from .sort import argsort, require_ordered, sort
 
 # ---- searchsorted ---------------------------------------------------------------------------------
@@ -40,24 +47,51 @@ _SEARCHSORTED: Any = np.searchsorted
 _UNIQUE: Any = np.unique
 
 
+_LEFT, _RIGHT, _FOUND, _MISSING = range(4)  # GI_RESULT of search.cuh
+_INT64, _BOOL = dtype_id(np.dtype(np.int64)), dtype_id(np.dtype(np.bool_))
+
+
 def plan_of(x: Any, v: Any, side: str = "left") -> Any:
     """Return the plan of a search on a GPU; None for arrays that have to be converted first, or refused."""
-    known = x.dtype == v.dtype and name_of(x.dtype) in WORKING and side in ("left", "right")
-    x, v = results.plain(x), results.plain(v)
-    if not known or x.ndim != 1 or not v.size or not (x.is_c_contiguous() and v.is_c_contiguous()):
+    if side not in ("left", "right") or results.plain(x).ndim != 1 or not _are_ordinary(x, v):
         return None
-    return _plan(x.device.index, x.dtype, x.size, v.shape, side == "right")
+    return _plan(x.device.index, x.dtype, x.size, v.shape, _RIGHT if side == "right" else _LEFT)
+
+
+def _are_ordinary(x: Any, y: Any) -> bool:
+    """Return whether two arrays have one dtype with an order, and the second one has elements, without gaps."""
+    x, y = results.plain(x), results.plain(y)
+    known = x.dtype == y.dtype and name_of(x.dtype) in WORKING and y.size
+    return bool(known and x.is_c_contiguous() and y.is_c_contiguous())
 
 
 @lru_cache(maxsize=1024)
-def _plan(device: int, dtype: np.dtype[Any], n: int, shape: tuple[int, ...], right: bool) -> Any:
-    size = math.prod(shape)
+def _plan(
+    device: int,
+    dtype: np.dtype[Any],
+    n: int,
+    shape: tuple[int, ...],
+    result: int,
+    sorts: bool = False,
+) -> Any:
+    """Return the plan that searches n ordered elements, the first operand; for `isin` the second one.
+
+    With `sorts` it sorts them before.
+    """
+    scratch, size = Pieces(SCRATCH), math.prod(shape)
+    launches: list[KernelLaunch] = []
+    places = result in (_LEFT, _RIGHT)
+    x, values = (FIRST_INPUT, SECOND_INPUT) if places else (SECOND_INPUT, FIRST_INPUT)
+    if sorts:
+        ordered = scratch.take(n * dtype.itemsize)
+        launches = sort_launches(device, dtype, (n,), (0, False), x, ordered, scratch)
+        x = ordered
     params = bytes(24) + struct.pack("<2q", n, size)
-    patches = [Patch(0, INPUT, 0), Patch(8, INPUT, 1), Patch(16, OUTPUT)]
-    (kernel,) = kernels_of(device, ("gi_search",), search_text, name_of(dtype), right)
-    launch = KernelLaunch(kernel, (-(-size // _THREADS), 1), _THREADS, params, patches)
-    result = Output(_core.gpuarray_class(), dtype_id(np.dtype(np.int64)), shape)
-    return _core.make_plan(device, [launch], 0, [result])
+    (kernel,) = kernels_of(device, ("gi_search",), search_text, name_of(dtype), result)
+    at = patches(x, values, FIRST_OUTPUT)
+    launches.append(KernelLaunch(kernel, (-(-size // _THREADS), 1), _THREADS, params, at))
+    made = Output(_core.gpuarray_class(), _INT64 if places else _BOOL, shape)
+    return _core.make_plan(device, launches, scratch.end, [made])
 
 
 @_core.planned(plan_of, "x v side", 2)
@@ -116,9 +150,9 @@ def _operands(where: str, x: Any, v: Any) -> list[Any]:
     return [one if one.dtype == dtype else cast(one, dtype) for one in arrays]
 
 
-def search_text(dtype: str, right: bool) -> str:
-    """Return the program of the kernel of `searchsorted`."""
-    values = {"THREADS": _THREADS, "RIGHT": int(right), "PARTS": int(LETTERS[dtype] == "c")}
+def search_text(dtype: str, result: int) -> str:
+    """Return the program of the kernel of `searchsorted` and `isin`; see search.cuh for `result`."""
+    values = {"THREADS": _THREADS, "RESULT": result, "PARTS": int(LETTERS[dtype] == "c")}
     return program(values, f"typedef {STORAGE[dtype]} Stored;", kernel_text("sorting/search.cuh"))
 
 
@@ -131,6 +165,22 @@ UniqueCounts: Any = type(np.unique_counts(()))
 UniqueInverse: Any = type(np.unique_inverse(()))
 
 
+def unique_plan_of(
+    x: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False,
+    axis: Any = None, equal_nan: bool = True, sorted: bool = True,
+) -> Any:  # fmt: skip
+    """Return the plan of `unique` on a GPU; None for arrays that have to be sorted or copied first, or refused."""
+    source = results.plain(x)
+    known = axis is None and name_of(x.dtype) in WORKING and not needs_keys(x.dtype)
+    if not known or not source.size or not source.is_c_contiguous():
+        return None
+    wanted = bool(return_index), bool(return_inverse), bool(return_counts)
+    return unique_plan(source.device.index, source.dtype, source.shape, wanted, bool(equal_nan))
+
+
+@_core.planned(
+    unique_plan_of, "x return_index return_inverse return_counts axis * equal_nan sorted"
+)
 @_core.by_numpy(np.unique, "x * return_counts equal_nan")
 def unique(
     x: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False,
@@ -178,45 +228,25 @@ def _unique_on_host(source: Any, wanted: tuple[bool, ...], axis: Any, equal_nan:
     return [_core.adopt(_core.gpuarray_class(), wrap_numpy(one)) for one in arrays]
 
 
-@fuse
-def _differ(x: Any, y: Any) -> Any:
-    isnan = FUNCTIONS["isnan"]
-    return (x != y) & ~(isnan(x) & isnan(y))
+def _unique_on_device(source: Any, wanted: tuple[bool, bool, bool], equal_nan: bool) -> list[Any]:
+    if not source.size:
+        shapes = ((0,), source.shape, (0,))
+        empty = [results.new_like(source, (0,), source.dtype, "unique")]
+        return empty + [
+            results.new_like(source, shape, np.int64, "unique")
+            for wants, shape in zip(wanted, shapes, strict=True)
+            if wants
+        ]
+    x = source if source.is_c_contiguous() else source._copied("unique")
+    operands, sorts = [x], not needs_keys(x.dtype)
+    if not sorts:
+        operands.append((argsort if wanted[0] or wanted[1] else sort)(x, None))
+    plan = unique_plan(x.device.index, x.dtype, x.shape, wanted, equal_nan, sorts)
+    found = plan.run(tuple(operands))
+    return list(found) if isinstance(found, tuple) else [found]
 
 
-def _unique_on_device(source: Any, wanted: tuple[bool, ...], equal_nan: bool) -> list[Any]:
-    with_indices, with_inverse, with_counts = wanted
-    flat, n = source.reshape(-1), source.size
-    if with_indices or with_inverse:
-        order = argsort(flat)
-        ordered = take(flat, order, mode="clip")  # which does not wait
-    else:
-        ordered = sort(flat)
-    first = results.new_like(flat, (n,), np.bool_, "unique")
-    first[:1] = True
-    if n > 1:
-        nan = equal_nan and LETTERS[name_of(flat.dtype)] in "fc"
-        different = _differ if nan else FUNCTIONS["not_equal"]
-        different(ordered[1:], ordered[:-1], out=first[1:])
-    selection = Selection(first, "unique")
-    found = [selection.read(ordered, type(flat))]
-    starts: Any = selection.places()[0] if with_indices or with_counts else None
-    if with_indices:
-        found.append(take(order, starts, mode="clip"))
-    if with_inverse:
-        first[:1] = False  # so that the running sums are indices
-        inverse = results.new_like(flat, (n,), np.int64, "unique")
-        put(inverse, order, cumsum(first), mode="clip")
-        found.append(inverse.reshape(source.shape))
-    if with_counts:
-        counts = results.new_like(flat, starts.shape, np.int64, "unique")
-        if n:
-            FUNCTIONS["subtract"](starts[1:], starts[:-1], out=counts[:-1])
-            FUNCTIONS["subtract"](n, starts[-1:], out=counts[-1:])
-        found.append(counts)
-    return found
-
-
+@_core.planned(partial(unique_plan_of, equal_nan=False), "x /")
 @_core.by_numpy(np.unique, "x", fixed={"equal_nan": False})
 def unique_values(x: Any, /) -> Any:
     """Return the sorted distinct elements of x; each NaN is distinct. See `unique`.
@@ -230,6 +260,9 @@ def unique_values(x: Any, /) -> Any:
     return unique(x, equal_nan=False)
 
 
+@_core.planned(
+    partial(unique_plan_of, equal_nan=False, return_counts=True), "x /", tuple=UniqueCounts
+)
 @_core.by_numpy(np.unique_counts, "x")
 def unique_counts(x: Any, /) -> Any:
     """Return the sorted distinct elements of x, and how often each occurs; each NaN is distinct.
@@ -243,6 +276,9 @@ def unique_counts(x: Any, /) -> Any:
     return UniqueCounts(*unique(x, return_counts=True, equal_nan=False))
 
 
+@_core.planned(
+    partial(unique_plan_of, equal_nan=False, return_inverse=True), "x /", tuple=UniqueInverse
+)
 def unique_inverse(x: Any, /) -> Any:
     """Return the sorted distinct elements of x, and for each element of x the index of its value.
 
@@ -255,6 +291,13 @@ def unique_inverse(x: Any, /) -> Any:
     return UniqueInverse(*unique(x, return_inverse=True, equal_nan=False))
 
 
+@_core.planned(
+    partial(
+        unique_plan_of, equal_nan=False, return_index=True, return_inverse=True, return_counts=True
+    ),
+    "x /",
+    tuple=UniqueAll,
+)
 @_core.by_numpy(np.unique_all, "x")
 def unique_all(x: Any, /) -> Any:
     """Return the sorted distinct elements of x with their first indices, the inverse indices and the counts.
@@ -268,6 +311,15 @@ def unique_all(x: Any, /) -> Any:
     return UniqueAll(*unique(x, True, True, True, equal_nan=False))
 
 
+def isin_plan_of(x: Any, tests: Any, assume_unique: bool = False, invert: bool = False) -> Any:
+    """Return the plan of `isin` on a GPU; None for arrays that have to be converted or sorted first, or refused."""
+    if not _are_ordinary(x, tests) or not x.size or needs_keys(x.dtype):
+        return None
+    result = _MISSING if invert else _FOUND
+    return _plan(x.device.index, x.dtype, tests.size, x.shape, result, True)
+
+
+@_core.planned(isin_plan_of, "element test_elements assume_unique invert", 2)
 @_core.by_numpy(np.isin, "element test_elements assume_unique invert", 2)
 def isin(
     element: Any,
@@ -297,10 +349,13 @@ def isin(
         found = results.new_like(x, x.shape, np.bool_, where)
         test = partial(np.isin, assume_unique=assume_unique, invert=inverted, kind=kind)
         return results.fill_by_numpy(found, test, x, tests, where=where)
-    if not tests.size:
+    if not tests.size or not x.size:
         found = results.new_like(x, x.shape, np.bool_, where)
         found.fill(inverted)
         return found
-    ordered = sort(tests.reshape(-1))
-    nearest = take(ordered, searchsorted(ordered, x), mode="clip")
-    return FUNCTIONS["not_equal" if inverted else "equal"](nearest, x)
+    x, tests = (one if one.is_c_contiguous() else one._copied(where) for one in (x, tests))
+    sorts = not needs_keys(x.dtype)
+    if not sorts:
+        tests = sort(tests, None)
+    result = _MISSING if inverted else _FOUND
+    return _plan(x.device.index, x.dtype, tests.size, x.shape, result, sorts).run((x, tests))

@@ -19,21 +19,23 @@ from gpuinterop.errors.messages import not_one_of
 from gpuinterop.index.getitem import writable
 
 from .host_lines import FEW, is_ordinary, sorted_places, sorted_values
-from .lines import fits_block, plan_of_lines, sorted_lines
+from .lines import fits_block, needs_keys, plan_of_lines, sorted_lines
 
 _MOST_SORTED_AXES = 32  # by NumPy 2.1; arrays with more have axes of one element
 _KINDS = ("quicksort", "heapsort", "mergesort", "stable")
 
 
 def plan_of(indices: bool, x: Any, axis: Any = -1, descending: Any = False) -> Any:
-    """Return the plan of a sort on a GPU; None for what is not one launch over the last axis."""
+    """Return the plan of a sort on a GPU; None for what is not one plan over the last axis."""
     source = results.plain(x)
     if axis is None and source.is_c_contiguous():
         source, axis = source.reshape(-1), -1
     known = type(axis) is int and axis in (-1, source.ndim - 1) and isinstance(descending, bool)
-    if not known or not source.ndim or name_of(x.dtype) not in WORKING or not fits_block(source):
+    if not known or name_of(x.dtype) not in WORKING or needs_keys(x.dtype):
         return None
-    return plan_of_lines(source, indices, descending)
+    if not source.size or not source.ndim or not source.is_c_contiguous():
+        return None
+    return plan_of_lines(source.device.index, source.dtype, source.shape, indices, descending)
 
 
 @_core.planned(partial(plan_of, False), "x axis * descending")

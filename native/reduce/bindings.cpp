@@ -41,7 +41,8 @@ ops::PlannedOutput read_output(nb::handle output) {
   const nb::object extents = output.attr("shape"), cls = output.attr("cls");
   const int ndim = read_ints(extents.ptr(), shape, "plan", "a shape");
   return {cls.is_none() ? nullptr : reinterpret_cast<PyTypeObject*>(cls.ptr()),
-          field<DTypeId>(output, "dtype"), Layout::c_order(ndim, shape, "plan")};
+          field<DTypeId>(output, "dtype"), Layout::c_order(ndim, shape, "plan"),
+          field<bool>(output, "counted")};
 }
 
 ops::Patch read_patch(nb::handle patch) {
@@ -114,9 +115,10 @@ std::shared_ptr<Plan> make_place_reduction(DTypeId dtype, bool max, nb::handle s
 }
 
 std::shared_ptr<Plan> make_plan(int device, std::vector<nb::handle> launches, int64_t scratch_bytes,
-                                std::vector<nb::handle> outputs) {
+                                std::vector<nb::handle> outputs, std::shared_ptr<Plan> work) {
   auto plan = std::make_shared<LaunchPlan>();
   plan->device = {DeviceType::Cuda, device};
+  plan->work = std::move(work);
   plan->scratch_bytes = scratch_bytes;
   for (const nb::handle fields : launches) {
     plan->launches.push_back(read_launch(fields));
@@ -217,7 +219,10 @@ void register_plans(nb::module_& m) {
   m.def("make_place_reduction", &make_place_reduction, nb::arg("dtype"), nb::arg("max"),
         nb::arg("shape"), nb::arg("axes"), nb::arg("output"), "A Plan of argmin or argmax.");
   m.def("make_plan", &make_plan, nb::arg("device"), nb::arg("launches"), nb::arg("scratch_bytes"),
-        nb::arg("outputs"), "A Plan from parameters with null addresses and where to write them.");
+        nb::arg("outputs"), nb::arg("work") = nb::none(),
+        "A Plan from parameters with null addresses and where to write them. `work`: a plan that "
+        "runs first; its result, int64 numbers, ends with the length of counted outputs, and is "
+        "the last operand.");
   m.attr("MAX_PLANNED") = ops::kMaxPlanned;
   m.attr("MAX_COUNTERS") = ops::kMaxCounters;
   const Collected<PlanCache> collected;

@@ -1,6 +1,9 @@
 #include "reduce/launch_plan.hpp"
 
+#include <algorithm>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "arrays/type.hpp"
 #include "captures/recorder.hpp"
@@ -12,7 +15,7 @@ namespace gpuinterop::ops {
 namespace {
 
 // Counters in GPU memory by which the blocks of one launch find the last of them (gi_is_last in
-// gpuinterop/reduce/kernels/common.cuh). Every launch leaves them at 0. Two launches that may overlap in
+// gpuinterop/jit/kernels/last_block.cuh). Every launch leaves them at 0. Two launches that may overlap in
 // time must not share counters.
 constexpr int64_t kBytes = kMaxCounters * 4;
 constexpr size_t kMostStreams = 32;  // with more streams, launches sometimes wait for each other
@@ -94,7 +97,32 @@ BufferRef counters_for(int device, CUstream stream, const char* where) {
   return made;
 }
 
+// The layout of an output whose first axis has `count` elements.
+Layout with_length(const Layout& l, int64_t count, const char* where) {
+  int64_t shape[kMaxDims];
+  std::copy_n(l.shape(), l.ndim(), shape);
+  shape[0] = count;
+  return Layout::c_order(l.ndim(), shape, where);
+}
+
 }  // namespace
+
+Array Plan::run_work(const MaybeArray* ins, int n_ins, int64_t* count, const char* where) const {
+  const PlannedOutput& o = work->outputs[0];
+  Array made = make_empty(device, o.dtype, o.layout, where);
+  MaybeArray target;
+  target = made;
+  const bool fresh = true;
+  work->compute(ins, n_ins, &target, &fresh, where);
+  Array last = made, host;
+  last.layout = Layout();
+  last.dtype = host.dtype = kInt64;
+  last.data += made.nbytes() - last.itemsize();
+  host.data = reinterpret_cast<char*>(count);
+  const Uncounted guard(true);
+  copy_elements(host, last, where);
+  return made;
+}
 
 PyObject* Plan::run(PyObject* const* ins, int n_ins, PyObject* const* outs,
                     const char* where) const {
@@ -106,19 +134,31 @@ PyObject* Plan::run(PyObject* const* ins, int n_ins, PyObject* const* outs,
     if (!fresh[j]) prepare_write(unwrap(outs[j]), where);
   }
   // Read the addresses now: Python code that an allocation may run could change the objects' addresses.
-  FewValues<MaybeArray, 3> inputs(n_ins);
+  FewValues<MaybeArray, 3> inputs(n_ins + 1);
   FewValues<MaybeArray, 1> targets(n_outs);
   for (int i = 0; i < n_ins; ++i) inputs[i] = unwrap(ins[i]);
   for (int j = 0; j < n_outs; ++j)
     if (!fresh[j]) targets[j] = unwrap(outs[j]);
+  int64_t count = 0;
+  std::vector<Array> held;  // other threads may change the objects while this one waits
+  if (work) {
+    for (int i = 0; i < n_ins; ++i) held.push_back(unwrap(ins[i]));
+    held.push_back(run_work(inputs.get(), n_ins, &count, where));
+    inputs[n_ins] = held.back();
+  }
   for (int j = 0; j < n_outs; ++j) {
     const PlannedOutput& o = outputs[static_cast<size_t>(j)];
     PyTypeObject* const type = o.type ? o.type : class_for(Py_TYPE(ins[0]), o.dtype);
-    results[j] = fresh[j] ? PyRef::steal(wrap(type, make_empty(device, o.dtype, o.layout, where)))
-                          : PyRef::borrow(outs[j]);
-    if (fresh[j]) targets[j] = unwrap(results[j].get());
+    if (fresh[j]) {
+      Layout layout = o.counted ? with_length(o.layout, count, where) : o.layout;
+      Array made = make_empty(device, o.dtype, std::move(layout), where);
+      results[j] = PyRef::steal(wrap(type, std::move(made)));
+      targets[j] = unwrap(results[j].get());
+    } else {
+      results[j] = PyRef::borrow(outs[j]);
+    }
   }
-  compute(inputs.get(), n_ins, targets.get(), fresh.get(), where);
+  compute(inputs.get(), n_ins + (work != nullptr), targets.get(), fresh.get(), where);
   return one_or_tuple(results.get(), n_outs);
 }
 

@@ -39,6 +39,7 @@ struct PlannedOutput {
   PyTypeObject* type;
   DTypeId dtype;
   Layout layout;
+  bool counted;  // the first axis has as many elements as Plan::work counts
 };
 
 constexpr int kMaxPlanned = 16;         // inputs, and as many outputs
@@ -50,6 +51,9 @@ constexpr size_t kMaxPlannedParams = 4096;
 struct Plan : Prepared {
   Device device;
   std::vector<PlannedOutput> outputs;
+  // Runs first, on the same operands. Its result is memory that ends with the length of the counted outputs, and this
+  // plan's last operand. The host waits for the length. Null if all shapes are known.
+  std::shared_ptr<const Plan> work;
 
   // `outs` are arrays of the planned layouts, or null for fresh ones; returns the result (a tuple when there
   // are several). New reference. Throws. Waits until no other library reads the memory of `outs`.
@@ -59,6 +63,9 @@ struct Plan : Prepared {
   // `fresh`: for each output, whether it is a new array.
   virtual void compute(const MaybeArray* ins, int n_ins, const MaybeArray* outs, const bool* fresh,
                        const char* where) const = 0;
+
+ private:
+  Array run_work(const MaybeArray* ins, int n_ins, int64_t* count, const char* where) const;
 };
 
 struct LaunchPlan : Plan {

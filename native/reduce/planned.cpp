@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "arrays/type.hpp"
+#include "captures/recorder.hpp"
+#include "devices/cuda.hpp"
 #include "interpreter/attempt.hpp"
 #include "interpreter/error.hpp"
 #include "interpreter/register.hpp"
@@ -28,6 +30,8 @@ struct Planned {
   size_t arrays;
   // Makes a Plan of operands and other arguments; None: Python carries the call out.
   nb::object plan;
+  // The class of the tuple of results; None: one result alone, or a tuple of several.
+  nb::object tuple;
 };
 
 auto& planned = *new std::deque<Planned>;  // never destroyed; references stay valid
@@ -73,6 +77,18 @@ bool on_one_gpu(const Values& values, size_t arrays, const char* where) {
   return true;
 }
 
+// A tuple of class `cls`, tuple or one with names, of one result or of those in a tuple.
+PyObject* as_tuple(nb::handle cls, PyRef made) {
+  if (!PyTuple_Check(made.get())) made = PyRef::checked(PyTuple_Pack(1, made.get()));
+  if (cls.ptr() == reinterpret_cast<PyObject*>(&PyTuple_Type)) return made.release();
+  return PyRef::checked(PyObject_Call(cls.ptr(), made.get(), nullptr)).release();
+}
+
+// Whether the host may wait; Python refuses calls that have to.
+bool may_wait(const Device& device) {
+  return !ops::recorder && !cuda::is_capturing(cuda::current_stream(device.id));
+}
+
 // Null: Python carries the call out.
 PyObject* run_planned(uint32_t number, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
   // Calls without a plan have this one, so that Python is asked once.
@@ -92,8 +108,10 @@ PyObject* run_planned(uint32_t number, PyObject* const* args, Py_ssize_t nargs, 
     return nb::cast<std::shared_ptr<Plan>>(made);
   };
   const auto plan = ops::find_or_prepare<Plan>(write_key, prepare, where);
-  if (plan == declined) return nullptr;
-  return plan->run(values.data(), static_cast<int>(f.arrays), nullptr, where);
+  if (plan == declined || (plan->work && !may_wait(plan->device))) return nullptr;
+  const auto arrays = static_cast<int>(f.arrays);
+  PyRef made = PyRef::steal(plan->run(values.data(), arrays, nullptr, where));
+  return f.tuple.is_none() ? made.release() : as_tuple(f.tuple, std::move(made));
 }
 
 PyObject* attempt_planned(const PublicFunction& self, PyObject* const* args, Py_ssize_t nargs,
@@ -104,10 +122,10 @@ PyObject* attempt_planned(const PublicFunction& self, PyObject* const* args, Py_
   });
 }
 
-nb::object make_planned(nb::object plan, std::string parameters, size_t arrays) {
+nb::object make_planned(nb::object plan, std::string parameters, size_t arrays, nb::object tuple) {
   return nb::cpp_function([=](nb::callable python) {
     const auto name = nb::cast<std::string>(python.attr("__name__"));
-    planned.push_back({Parameters(name, parameters, arrays), arrays, plan});
+    planned.push_back({Parameters(name, parameters, arrays), arrays, plan, tuple});
     return make_function(attempt_planned, static_cast<int>(planned.size() - 1), nullptr, python,
                          planned.back().parameters.names[0] == "self");
   });
@@ -117,10 +135,10 @@ nb::object make_planned(nb::object plan, std::string parameters, size_t arrays) 
 
 void register_planned(nb::module_& m) {
   m.def("planned", &make_planned, nb::arg("plan"), nb::arg("parameters"), nb::arg("arrays") = 1,
+        nb::arg("tuple") = nb::none(),
         "Decorator of a function that is one plan for some arrays on a GPU: what "
-        "plan(*arrays, **others) "
-        "returns, None for calls of which there is none. `parameters`: its names, the arrays "
-        "first.");
+        "plan(*arrays, **others) returns, None for calls of which there is none. `parameters`: "
+        "its names, the arrays first. `tuple`: the class of a tuple of results.");
 }
 
 }  // namespace gpuinterop

@@ -83,6 +83,15 @@ extern "C" void host_barrier() {
   for (++arrived; generation == own_generation;) yield();
 }
 
+extern "C" int host_barrier_or(int value) {
+  fibers[current].lane = value;
+  host_barrier();
+  unsigned any = 0;
+  for (unsigned t = 0; t < blockDim.x; ++t) any |= fibers[t].lane;
+  host_barrier();
+  return any != 0;
+}
+
 // The threads of a warp meet, because each of them runs once in a round.
 extern "C" void host_meet() { yield(); }
 
@@ -94,6 +103,16 @@ extern "C" unsigned host_shuffle(unsigned value, unsigned from) {
   const unsigned got = fibers[me / 32 * 32 + from].lane;
   yield();
   return got;
+}
+
+extern "C" unsigned host_ballot(unsigned value) {
+  const unsigned me = current, first = me / 32 * 32;
+  fibers[me].lane = value;
+  yield();
+  unsigned bits = 0;
+  for (unsigned i = 0; i < 32; ++i) bits |= fibers[first + i].lane << i;
+  yield();
+  return bits;
 }
 
 extern "C" void host_run(const unsigned* grid, const unsigned* block, void (*kernel)(void*), void* parameters, int together) {

@@ -10,6 +10,8 @@ struct HostIndex {
 extern HostIndex threadIdx, blockIdx, blockDim, gridDim;
 extern "C" void host_barrier();
 #define __syncthreads host_barrier
+extern "C" int host_barrier_or(int value);
+#define __syncthreads_or host_barrier_or
 extern "C" void host_meet();
 #define __syncwarp host_meet
 extern "C" unsigned host_shuffle(unsigned value, unsigned from);
@@ -23,6 +25,8 @@ static inline unsigned __shfl_up_sync(unsigned, unsigned v, int distance) {
   const unsigned lane = host_lane();
   return host_shuffle(v, lane >= unsigned(distance) ? lane - distance : lane);
 }
+extern "C" unsigned host_ballot(unsigned value);
+static inline unsigned __ballot_sync(unsigned, bool v) { return host_ballot(v); }
 struct int4 {
   int x, y, z, w;
 };

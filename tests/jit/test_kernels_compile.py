@@ -16,10 +16,11 @@ from gpuinterop.elementwise.codegen import KernelSpec
 from gpuinterop.elementwise.promotion import body_for, core_body
 from gpuinterop.elementwise.table import ROWS
 from gpuinterop.errors import DTypeError
+from gpuinterop.index import masks
 from gpuinterop.jit.nvrtc import Target
 from gpuinterop.random import generator
 from gpuinterop.reduce import softmax
-from gpuinterop.sorting import lines, scan, search
+from gpuinterop.sorting import distinct, lines, scan, search
 
 pytestmark = [pytest.mark.text, pytest.mark.usefixtures("nvrtc")]
 
@@ -224,7 +225,9 @@ def test_sorts_of_every_type(dtype):
     build_text(lines.text("block_lines", *of_text, form), "gi_sort_block_lines")
     wide = turn % 3 == 2
     form = lines.WIDE_FORM if wide else lines.SWEEP_FORMS[size]
-    build_text(lines.text("sweeps", *of_text, form, wide), "gi_sort_count", "gi_sort_sweep")
+    for indices in {of_text[1], 2}:
+        of_text = dtype, indices, of_text[2]
+        build_text(lines.text("sweeps", *of_text, form, wide), "gi_sort_count", "gi_sort_sweep")
 
 
 SCANS = (("sum", "bool", "int64"), ("max", "int8", "int8"), ("any", "complex64", "bool"),
@@ -243,9 +246,24 @@ def test_scans_of_every_type(of_text):
         build_text(text, "gi_scan_tiles", "gi_scan_totals", "gi_scan_running_totals")
 
 
-@pytest.mark.parametrize("dtype", a_quarter(("complex128", "bool", "int64", "float16", "float32")))
+SEARCHED = ("complex128", "bool", "int64", "float16", "float32")
+
+
+@pytest.mark.parametrize("dtype", a_quarter(SEARCHED))
 def test_searches_of_every_type(dtype):
-    build_text(search.search_text(dtype, dtype == "int64"), "gi_search")
+    turn = SEARCHED.index(dtype)
+    build_text(search.search_text(dtype, turn % 4), "gi_search")
+    text = distinct.unique_text(dtype, turn % 3, turn % 2 == 0, turn < 3)
+    build_text(text, "gi_unique_count", "gi_unique_write")
+
+
+@pytest.mark.parametrize("action", [masks.READ, masks.ASSIGN, masks.PLACES])
+def test_compaction(action):
+    for ndim, itemsize in ((1, 1), (3, 16)):
+        text = masks.compact_text("compact_write", action, itemsize, ndim, ndim == 3)
+        build_text(text, "gi_compact_write")
+    text = masks.compact_text("compact_count", action, 8, 1, False)
+    build_text(text, "gi_compact_count", "gi_compact_repeat_count", "gi_compact_repeat_write")
 
 
 @pytest.mark.parametrize("form", a_quarter(softmax.FORMS))

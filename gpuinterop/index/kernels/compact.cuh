@@ -1,18 +1,17 @@
-// The elements that a mask selects, in their order; compact_count.cuh and compact_write.cuh follow. The mask is
-// C-contiguous. A block has one tile of GI_TILE elements.
-#define GI_THREADS 256
+// The elements that a mask selects, in their order; tiles.cuh precedes, compact_count.cuh or compact_write.cuh follows. The
+// mask is C-contiguous.
 #define GI_TILE (32 * GI_THREADS)  // two pieces of 16 elements a thread
-#define GI_MOST (1ll << 48)  // results; a larger sum counts as this one, so that no sum overflows
 
 struct Params {
   const u8* mask;
   i64 n, tiles;
   i64* offsets;  // tiles + 1: counts, then their exclusive sums, and the total
+  unsigned* finished;  // the blocks that have counted
   // gi_compact_write only:
-  void* out;
   const void* source;
-  i64 step;  // between the values that are assigned, or between the results of one axis
+  i64 step;  // between the values that are assigned, or between the indices of one axis
   i64 extents[GI_ND], strides[GI_ND];
+  void* outs[GI_ND];  // the first one, or those of the indices of each axis
 };
 
 // A piece of 16 elements as bytes; those behind the end are false.
@@ -40,20 +39,4 @@ GI_FN u32 gi_ones(const GiPiece& piece) {
 }
 GI_FN i64 gi_first(int piece) {
   return (i64)blockIdx.x * GI_TILE + piece * (GI_TILE / 2) + (i64)threadIdx.x * 16;
-}
-
-// The sum of `value` over this thread and those before it; all threads of the block call it.
-template <class T>
-GI_FN T gi_sum_up_to_here(T* shared, T value) {
-  const u32 t = threadIdx.x;
-  shared[t] = value;
-  for (u32 distance = 1; distance < GI_THREADS; distance *= 2) {
-    __syncthreads();
-    const T before = t >= distance ? shared[t - distance] : (T)0;
-    __syncthreads();
-    value += before;
-    shared[t] = value;
-  }
-  __syncthreads();
-  return value;
 }

@@ -4,41 +4,7 @@ extern "C" __global__ void __launch_bounds__(GI_THREADS) gi_compact_count(const 
   const u32 own = gi_ones(gi_piece(p, gi_first(0))) + gi_ones(gi_piece(p, gi_first(1)));
   const u32 all = gi_sum_up_to_here(shared, own);
   if (threadIdx.x == GI_THREADS - 1) p.offsets[blockIdx.x] = all;
-}
-
-// Replaces the count of each tile by the sum of the counts before it, and appends the total. One block.
-extern "C" __global__ void __launch_bounds__(GI_THREADS) gi_compact_scan(const Params p) {
-  constexpr int kEach = 16;
-  __shared__ i64 shared[GI_THREADS];
-  i64 total = 0;
-  for (i64 start = 0; start < p.tiles; start += GI_THREADS * kEach) {
-    const i64 first = start + (i64)threadIdx.x * kEach;
-    i64 counts[kEach], own = 0;
-    for (int k = 0; k < kEach; ++k) {
-      counts[k] = first + k < p.tiles ? p.offsets[first + k] : 0;
-      own += counts[k];
-    }
-    i64 at = total + gi_sum_up_to_here(shared, own) - own;
-    total += shared[GI_THREADS - 1];
-    if (total > GI_MOST) total = GI_MOST;
-    for (int k = 0; k < kEach; ++k) {
-      if (first + k < p.tiles) p.offsets[first + k] = at;
-      at += counts[k];
-    }
-    __syncthreads();  // before the next sums are written
-  }
-  if (threadIdx.x == 0) p.offsets[p.tiles] = total;
-}
-
-// The last of n ascending sums that is not above `value`; the first one is not.
-template <class I>
-GI_FN I gi_last_up_to(const i64* sums, I n, i64 value) {
-  I low = 0, high = n;
-  while (high - low > 1) {
-    const I middle = low + (high - low) / 2;
-    (sums[middle] <= value ? low : high) = middle;
-  }
-  return low;
+  gi_scan_in_last_block(p.offsets, p.tiles, p.finished);
 }
 
 // Repeats: p.mask has p.step counts of type i64, in tiles of GI_COUNTS.
@@ -65,6 +31,7 @@ extern "C" __global__ void __launch_bounds__(GI_THREADS) gi_compact_repeat_count
   i64 counts[GI_EACH];
   const i64 all = gi_sum_up_to_here(shared, gi_counts(p, blockIdx.x, counts));
   if (threadIdx.x == GI_THREADS - 1) p.offsets[blockIdx.x] = all < GI_MOST ? all : GI_MOST;
+  gi_scan_in_last_block(p.offsets, p.tiles, p.finished);
 }
 
 // Writes for each of p.n results the index of its count. A block searches for the tile of its first result, adds
@@ -89,7 +56,7 @@ extern "C" __global__ void __launch_bounds__(GI_THREADS) gi_compact_repeat_write
     const int first = gi_last_up_to(sums, GI_COUNTS, at - base);
     const int several = gi_last_up_to(sums + first, GI_COUNTS - first, stop - 1 - base) + 1;
     for (i64 k = at + threadIdx.x; k < stop; k += GI_THREADS)
-      ((GI_INDEX*)p.out)[k] = tile * GI_COUNTS + first + gi_last_up_to(sums + first, several, k - base);
+      ((GI_INDEX*)p.outs[0])[k] = tile * GI_COUNTS + first + gi_last_up_to(sums + first, several, k - base);
     at = stop;
     __syncthreads();  // before the sums of the next tile are written
   }

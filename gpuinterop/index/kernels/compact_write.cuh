@@ -16,18 +16,18 @@ GI_FN i64 gi_at(const Params& p, i64 position) {
 // `position`: an element that the mask selects. `rank`: how many it selects before.
 GI_FN void gi_act(const Params& p, i64 position, i64 rank) {
 #if GI_ACTION == 0  // read
-  ((T*)p.out)[rank] = ((const T*)p.source)[gi_at(p, position)];
+  ((T*)p.outs[0])[rank] = ((const T*)p.source)[gi_at(p, position)];
 #elif GI_ACTION == 1  // assign
-  ((T*)p.out)[gi_at(p, position)] = ((const T*)p.source)[rank * p.step];
+  ((T*)p.outs[0])[gi_at(p, position)] = ((const T*)p.source)[rank * p.step];
 #else  // the index along each axis
   GI_INDEX rest = (GI_INDEX)position;
 #pragma unroll
   for (int d = GI_ND - 1; d > 0; --d) {
     const GI_INDEX q = rest / (GI_INDEX)p.extents[d];
-    ((i64*)p.out)[d * p.step + rank] = rest - q * (GI_INDEX)p.extents[d];
+    ((i64*)p.outs[d])[rank * p.step] = rest - q * (GI_INDEX)p.extents[d];
     rest = q;
   }
-  ((i64*)p.out)[rank] = rest;
+  ((i64*)p.outs[0])[rank * p.step] = rest;
 #endif
 }
 

@@ -3,8 +3,8 @@
 // in memory and in registers.
 //
 // The keys of floats are one to one: those of NaN are above infinity, and those of -0.0 and 0.0 differ in their lowest bit,
-// which gi_digit() and gi_order() hide. Where only the indices are written, all NaN have one key, so that they keep
-// their order.
+// which gi_digit() and gi_order() hide. Where indices are written (GI_INDICES: 1 alone, 2 with the elements), all NaN have one
+// key, so that they keep their order.
 #define GI_ONES ((Key)(Stored)~(Stored)0)
 #define GI_SIGN ((Key)1 << (8 * sizeof(Stored) - 1))
 #define GI_LOWEST ((GI_SIGN - 1) ^ (Key)GI_INFINITY)  // of -infinity, before it becomes 0

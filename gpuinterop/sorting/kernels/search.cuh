@@ -1,9 +1,9 @@
-// For each of p.count values the number of elements of the sorted p.x that are before it in NumPy's order; with GI_RIGHT also of those
-// equal to it. GI_PARTS: the values are complex.
+// For each of p.count values the number of elements of the sorted p.x that are before it in NumPy's order (GI_RESULT 0), or not
+// behind it (1), as int64; or whether it is among them (2), or not (3). GI_PARTS: the values are complex.
 struct Params {
   const Stored* x;
   const Stored* values;
-  i64* out;
+  void* out;
   i64 n, count;
 };
 
@@ -31,9 +31,14 @@ extern "C" __global__ void __launch_bounds__(GI_THREADS) gi_search(const Params 
   while (left > 0) {
     const i64 half = left / 2;
     const auto middle = gi_read(p.x[low + half]);
-    const bool behind = GI_RIGHT ? !gi_before(value, middle) : gi_before(middle, value);
+    const bool behind = GI_RESULT == 1 ? !gi_before(value, middle) : gi_before(middle, value);
     low = behind ? low + half + 1 : low;
     left = behind ? left - half - 1 : half;
   }
-  p.out[at] = low;
+#if GI_RESULT < 2
+  ((i64*)p.out)[at] = low;
+#else
+  const bool found = low < p.n && gi_read(p.x[low]) == value;
+  ((bool*)p.out)[at] = found == (GI_RESULT == 2);
+#endif
 }

@@ -13,12 +13,17 @@ struct Params {
   const Stored* in;  // elements in the first sweep, then keys
   Stored* out;       // keys, elements in the last sweep
   const Place* places;
-  void* places_out;  // int64 in the last sweep
+  void* places_out;  // with GI_INDICES 1 int64 in the last sweep
   Place *words, *cleared;  // of all tiles: of this sweep, and those that it sets to 0 for the next one
   Place *starts, *turn;    // of each line, digit and value the number of keys before; the tiles that blocks have taken
   i64 lines, n, tiles, parts;  // tiles of a line; blocks that count a line
   int shift, first, last, unused;
 };
+
+// Sets the starts and the turns to 0. Blocks of 256 words.
+extern "C" __global__ void __launch_bounds__(256) gi_sort_clear(const Params p) {
+  p.starts[(i64)blockIdx.x * 256 + threadIdx.x] = 0;
+}
 
 // Counts the values of all digits in each line, in p.parts blocks for a line, and clears the words of the first sweep.
 #define GI_COPIES (sizeof(Stored) == 8 ? 2 : 4)  // of the counters in shared memory, against conflicts
@@ -134,10 +139,9 @@ extern "C" __global__ void __launch_bounds__(GI_THREADS, GI_BLOCKS) gi_sort_swee
     const u32 digit = gi_digit(key, p.shift);
 #if GI_INDICES
     digits[i] = (u8)digit;
-    if (at < valid && !p.last) p.out[start + (Place)(s.offsets[digit] + at)] = (Stored)key;
-#else
-    if (at < valid) p.out[start + (Place)(s.offsets[digit] + at)] = p.last ? gi_unkey(key) : (Stored)key;
+    if (GI_INDICES == 1 && p.last) continue;
 #endif
+    if (at < valid) p.out[start + (Place)(s.offsets[digit] + at)] = p.last ? gi_unkey(key) : (Stored)key;
   }
 #if GI_INDICES
   __syncthreads();
@@ -152,7 +156,7 @@ extern "C" __global__ void __launch_bounds__(GI_THREADS, GI_BLOCKS) gi_sort_swee
     const int at = i * GI_THREADS + t;
     if (at >= valid) continue;
     const i64 target = start + (Place)(s.offsets[digits[i]] + at);
-    if (p.last)
+    if (GI_INDICES == 1 && p.last)
       ((i64*)p.places_out)[target] = s.places[at];
     else
       ((Place*)p.places_out)[target] = s.places[at];

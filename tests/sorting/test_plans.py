@@ -1,0 +1,103 @@
+"""Functions that are one plan on a GPU, also those whose results are counted there: `unique`, `isin`, masks, sorts."""
+
+import itertools
+
+import numpy as np
+import pytest
+from helpers.profile import PACKAGE, functions_of
+from test_sort import values_of
+
+import gpuinterop as gi
+
+
+def equal(found, expected):
+    np.testing.assert_array_equal(found.get(), expected, strict=True)
+
+
+# Places counted by threads, sorted by a block and by sweeps; several tiles of heads.
+@pytest.mark.parametrize("n", [1, 31, 5000, 9000])
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "int64", "float32", "complex64"])
+def test_unique_of_every_form(device, dtype, n):
+    host = values_of(dtype, (n,))
+    x = gi.GpuArray(host, device=device)
+    for equal_nan in (True, False):
+        # With indices NumPy's sort is stable too, so that distinct NaN have one order.
+        expected = np.unique(host, True, True, True, equal_nan=equal_nan)
+        for which in itertools.product((False, True), repeat=3):
+            found = gi.unique(x, *which, equal_nan=equal_nan)
+            if not any(which):
+                equal(found, np.unique(host, equal_nan=equal_nan))
+                continue
+            parts = [expected[0], *itertools.compress(expected[1:], which)]
+            for one, part in zip(found, parts, strict=True):
+                equal(one, part)
+
+
+@pytest.mark.parametrize("n", [100, 9000])
+@pytest.mark.parametrize("dtype", ["int64", "float32"])
+def test_few_different_digits(device, dtype, n):
+    host = np.random.default_rng(0).integers(0, 9, n).astype(dtype)
+    x = gi.GpuArray(host, device=device)
+    equal(gi.sort(x), np.sort(host))
+    equal(gi.argsort(x), np.argsort(host, kind="stable"))
+    for one, part in zip(gi.unique_all(x), np.unique_all(host), strict=True):
+        equal(one, part)
+
+
+@pytest.mark.parametrize("shape", [(9000,), (3, 4000), (2,) * 12])
+def test_places_of_masks(device, shape):
+    mask = np.random.default_rng(0).random(shape) > 0.9
+    m, values = gi.GpuArray(mask, device=device), np.arange(mask.size, dtype="f4").reshape(shape)
+    for found, expected in zip(gi.nonzero(m), np.nonzero(mask), strict=True):
+        equal(found, expected)
+    equal(gi.argwhere(m), np.argwhere(mask))
+    equal(gi.flatnonzero(m), np.flatnonzero(mask))
+    x = gi.GpuArray(values, device=device)
+    equal(x[m], values[mask])
+    values[mask] = np.arange(mask.sum())
+    x[m] = np.arange(mask.sum(), dtype="f4")
+    equal(x, values)
+
+
+def test_axes_beyond_the_most_results_of_a_plan(device):
+    mask = np.zeros((2,) * 17, bool)
+    mask[1, 0, ..., 1] = True
+    found = gi.nonzero(gi.GpuArray(mask, device=device))
+    for one, expected in zip(found, np.nonzero(mask), strict=True):
+        equal(one, expected)
+
+
+@pytest.mark.parametrize("n", [1, 100, 9000])
+@pytest.mark.parametrize("dtype", ["float32", "int64", "complex64"])
+def test_isin_of_every_form(device, dtype, n):
+    host, tests = values_of(dtype, (20, 30)), values_of(dtype, (n,), 1)
+    x, t = gi.GpuArray(host, device=device), gi.GpuArray(tests, device=device)
+    for invert in (True, False):
+        equal(gi.isin(x, t, invert=invert), np.isin(host, tests, invert=invert))
+        equal(gi.isin(x.T, t[::2], invert=invert), np.isin(host.T, tests[::2], invert=invert))
+
+
+CALLS = {
+    "nonzero": lambda x, m: gi.nonzero(m),
+    "argwhere": lambda x, m: gi.argwhere(m),
+    "flatnonzero": lambda x, m: gi.flatnonzero(m),
+    "unique": lambda x, m: gi.unique(x),
+    "unique_values": lambda x, m: gi.unique_values(x),
+    "isin": lambda x, m: gi.isin(x, x),
+    "sort": lambda x, m: gi.sort(x),
+    "argsort": lambda x, m: gi.argsort(x),
+}
+NAMED = {
+    "unique_all": lambda x, m: gi.unique_all(x),
+    "unique_counts": lambda x, m: gi.unique_counts(x),
+    "unique_inverse": lambda x, m: gi.unique_inverse(x),
+}
+
+
+@pytest.mark.driver
+@pytest.mark.parametrize("call", [*CALLS, *NAMED])
+@pytest.mark.parametrize("n", [100, 9000])
+def test_a_cached_call_on_a_gpu_runs_no_function_of_the_package(call, n):
+    x = gi.GpuArray(np.arange(n, dtype="i4") % 7, device="cuda:0")
+    mask = x > 3
+    assert not functions_of(lambda: (CALLS | NAMED)[call](x, mask), PACKAGE)
