@@ -52,17 +52,22 @@ GI_FN u32 gi_rank(Shared& s, const Key (&keys)[GI_ITEMS], int shift, u32 (&to)[G
     up_to_here = gi_sum_in_warp(all);
     if (lane == 31) s.sums[warp] = up_to_here;
   }
-  __syncthreads();
+  const bool one_digit = __syncthreads_or(all == GI_TILE);  // such as the high ones of small integers
   if (t < 256) {
     u32 start = up_to_here - all;
     for (int w = 0; w < warp; ++w) start += s.sums[w];
     s.starts[t] = start;
 #pragma unroll
-    for (int w = 0; w < GI_WARPS; ++w) {
+    for (int w = 0; w < GI_WARPS && !one_digit; ++w) {
       const u32 count = s.ranks.counts[w][t];
       s.ranks.counts[w][t] = start;
       start += count;
     }
+  }
+  if (one_digit) {
+#pragma unroll
+    for (int i = 0; i < GI_ITEMS; ++i) to[i] = gi_first_place() + i * 32;
+    return all;
   }
   __syncthreads();
 #pragma unroll
