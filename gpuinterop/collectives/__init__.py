@@ -14,6 +14,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator
 from importlib import import_module
+from itertools import zip_longest
 from typing import Any
 
 from gpuinterop import _core, errors
@@ -221,8 +222,11 @@ class _Call:
         if len(ranges) == 1:
             yield self._packed(array, True)
             return
-        for part in parts.cut(array, ranges):
+        found = parts.cut(array, ranges)
+        for part, following in zip_longest(found, found[1:]):
             part.pack()
+            if following:
+                following.follow(part)
             yield part.packed
 
     def targets(self, out: Any, beside: Any = None, reads: bool = False) -> Iterator[Any]:

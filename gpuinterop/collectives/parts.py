@@ -14,8 +14,8 @@ from gpuinterop.devices.streams import current_stream
 # A further call of NCCL costs every message about 7 us, which is 4 % of the time of 64 MiB over NVLink. It saves a view
 # 17 us of packing or more at each end, so a message has one further part for each 64 MiB.
 FURTHER = 64 << 20  # bytes
-# The first parts of a long message are short because the transfer waits for them: the GPU may start it only after the
-# second is packed. The last ones are short because unpacking the last one follows the transfer.
+# The first and the last part of a long message are short, because the transfer waits until the first one is packed, and
+# unpacking the last one follows the transfer. The GPU may start it only after the second is packed.
 ENDS = ((0, 8), (0, 4, 8), (0, 2, 6, 8), (0, 1, 2, 6, 8))  # eighths, by the number of further parts
 COLLECTIVES = {"send", "recv", "broadcast", "all_reduce"}  # the others exchange blocks
 _WHERE = "gpuinterop.collectives"
@@ -65,17 +65,23 @@ class Part:
             start = end
 
     def pack(self) -> None:
-        """Copy the elements to `packed`, beside the work of the caller's stream."""
-        with self.stream, copy_tracking.isolated_copy_count():
+        """Copy the elements to `packed`: of the first part on the caller's stream, because its transfer follows."""
+        with self.caller if self.ends[0] == 0 else self.stream, copy_tracking.isolated_copy_count():
             for view, place in self._pairs():
                 place[...] = view
 
     def unpack(self) -> None:
         """Copy the elements from `packed`, after the work that is now on the caller's stream."""
-        self.stream.wait(self.caller)
-        with self.stream, copy_tracking.isolated_copy_count():
+        last = self.ends[1] == self.x.size  # follows its transfer on the caller's stream
+        if not last:
+            self.stream.wait(self.caller)
+        with self.caller if last else self.stream, copy_tracking.isolated_copy_count():
             for view, place in self._pairs():
                 view[...] = place
+
+    def follow(self, packed: Part) -> None:
+        """Pack this part after another one. Else it would follow the other's transfer, which is queued next."""
+        _core.used_on(packed.x, self.stream.handle, _WHERE)
 
     def join(self) -> None:
         """Let later work on the caller's stream follow the copies."""
