@@ -34,6 +34,7 @@ from performance_targets import (
     CONVERSIONS,
     HOST,
     LAUNCHED,
+    ON_HOST_RATIOS,
     PROCESSES,
     PRODUCTS,
     PROGRAMS,
@@ -261,6 +262,22 @@ def ratios_table(name: str) -> str:
     return "\n".join([f"{record['unit']}. {count}", "", *table(head, rows)])
 
 
+def host_ratios(record: dict[str, Any]) -> str:
+    """Return the time of calls on "cpu" over NumPy's, with the targets; those that are missed are bold."""
+    rows, missed, sizes = [], 0, ("64", "2^12", "2^18", "2^22")
+    for call, targets in ON_HOST_RATIOS.items():
+        cells = []
+        for size, target in zip(sizes, targets, strict=True):
+            of = record["rows"][f"{call}, {size}"]
+            ratio = round(of[GPUINTEROP] / of["numpy"], 2)
+            missed += ratio > target
+            cells.append(f"**{ratio:.2f}**" if ratio > target else f"{ratio:.2f}")
+        shown = [f"{target:g}" for target in targets]
+        rows.append([f"`{call}`", *cells, ", ".join(shown if len({*shown}) > 1 else shown[:1])])
+    count = f"{missed} of {len(rows) * len(sizes)} targets are missed."
+    return "\n".join([count, "", *table(["", *sizes, "target"], rows)])
+
+
 def promises_table(found: dict[str, dict[str, Any]]) -> list[str]:
     rows = (
         [
@@ -388,6 +405,7 @@ def page() -> str:
         "products": "\n".join(wide_table(found, PRODUCTS)),
         "conversions": "\n".join(conversions_table(found)),
         "host": "\n".join(wide_table(found, HOST)),
+        "host ratios": host_ratios(found["cpu"]),
         "processor": processor(found["cpu"]),
         "functions": functions_table(recorded("functions")),
         "functions on a GPU": functions_table(recorded("functions-cuda")),
