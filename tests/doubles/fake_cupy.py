@@ -1,0 +1,102 @@
+"""A CuPy whose functions are NumPy's, in the memory of the fake driver, with the attributes that gpuinterop reads."""
+
+import ctypes
+import importlib.machinery
+import sys
+import types
+import weakref
+
+import numpy as np
+
+from doubles import driver
+
+
+class UnownedMemory:
+    def __init__(self, ptr, size, owner, device_id=-1):
+        self.ptr, self.size, self.owner, self.device_id = ptr, size, owner, max(device_id, 0)
+
+
+class MemoryPointer:
+    def __init__(self, mem, offset):
+        self.mem, self.ptr, self.device_id = mem, mem.ptr + offset, mem.device_id
+
+
+class ndarray:
+    __module__ = "cupy"
+
+    def __init__(self, shape, dtype=float, memptr=None, strides=None):
+        dtype = np.dtype(dtype)
+        if memptr is None:
+            nbytes = max(1, int(np.prod(shape)) * dtype.itemsize)
+            memory = UnownedMemory(driver.allocate(nbytes), nbytes, None)
+            weakref.finalize(memory, free, memory.ptr)
+            memptr = MemoryPointer(memory, 0)
+        self.data, memory = memptr, memptr.mem
+        buffer = (ctypes.c_char * memory.size).from_address(memory.ptr) if memory.size else b""
+        self.host = np.ndarray(shape, dtype, buffer, memptr.ptr - memory.ptr, strides)
+
+    shape = property(lambda self: self.host.shape)
+    strides = property(lambda self: self.host.strides)
+    dtype = property(lambda self: self.host.dtype)
+    device = property(lambda self: types.SimpleNamespace(id=self.data.device_id))
+    _c_contiguous = property(lambda self: self.host.flags.c_contiguous)
+
+
+def free(ptr):
+    with driver.Current():
+        driver.call("cuMemFree_v2", ctypes.c_void_p(ptr))
+
+
+def to_host(value):
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(to_host, value))
+    return value.host if isinstance(value, ndarray) else value
+
+
+def to_device(value):
+    if isinstance(value, (list, tuple)):
+        items = map(to_device, value)
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    if not isinstance(value, (np.ndarray, np.generic)):
+        return value
+    made = ndarray(value.shape, value.dtype)
+    made.host[...] = value
+    return made
+
+
+def on_the_device(function):
+    def call(*args, **kwargs):
+        with driver.Current():
+            driver.call("cuCtxSynchronize")  # NumPy computes at once, and not in a stream
+        return to_device(
+            function(*map(to_host, args), **{k: to_host(v) for k, v in kwargs.items()})
+        )
+
+    return call
+
+
+class Namespace(types.ModuleType):
+    """A module with the functions of one of NumPy's modules."""
+
+    def __init__(self, name, module):
+        super().__init__(name)
+        self.module, self.__spec__ = module, importlib.machinery.ModuleSpec(name, None)
+
+    def __getattr__(self, name):
+        found = getattr(self.module, name)
+        return on_the_device(found) if callable(found) else found
+
+
+def install():
+    """Let this process import this CuPy, as if no other were installed."""
+    cupy = sys.modules["cupy"] = Namespace("cupy", np)
+    cupy.__version__, cupy.ndarray = "14.0.0", ndarray
+    stream = types.SimpleNamespace(ptr=0)
+    cupy.cuda = types.SimpleNamespace(
+        UnownedMemory=UnownedMemory, MemoryPointer=MemoryPointer,
+        get_current_stream=lambda device=0: stream,
+        runtime=types.SimpleNamespace(getDevice=lambda: 0),
+    )  # fmt: skip
+    for part in ("linalg", "fft"):
+        setattr(cupy, part, Namespace(f"cupy.{part}", getattr(np, part)))
+    sys.modules["cupy_backends"] = None
