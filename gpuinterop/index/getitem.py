@@ -24,7 +24,7 @@ from gpuinterop.exchange.incoming import as_assigned_array, as_source
 
 from .elements import RAISE, Elements, addition
 from .keys import WHERE, IndexArray, IndexExpression, read_key
-from .masks import Selection, places, selected
+from .masks import Selection, places, plan_of_selected, selected
 
 ASSIGNMENT = "x[key] = value"
 
@@ -32,13 +32,9 @@ ASSIGNMENT = "x[key] = value"
 # ---- x[key] -----------------------------------------------------------------------------------------
 
 
+@_core.planned(plan_of_selected, "x key", 2)
 def getitem(x: Any, key: Any) -> Any:
     """Return ``x[key]`` for a key with index arrays, as a new array."""
-    if isinstance(key, _core.Array):  # the most frequent mask, without reading the key
-        view, mask = results.plain(x), results.plain(key)
-        whole = mask.ndim and mask.shape == view.shape and mask.device == view.device
-        if whole and mask.dtype == np.bool_:
-            return selected(mask, view, WHERE, type(x))
     expression = read_key(x, key)
     if _is_one_mask(expression) and expression.view.ndim == len(expression.arrays[0][1].shape):
         mask = expression.arrays[0][1].to_device_of(expression.view, WHERE)

@@ -155,6 +155,15 @@ def places(mask: Any, where: str, apart: bool = True) -> Any:
     return found if not apart or mask.ndim > 1 else (found,)
 
 
+def plan_of_selected(x: Any, key: Any) -> Any:
+    """Return the plan of ``x[key]`` for a mask of the shape of x on a GPU; None for other keys."""
+    x, mask = results.plain(x), results.plain(key)
+    whole = mask.dtype == np.bool_ and mask.ndim and mask.size and mask.shape == x.shape
+    if not whole or not mask.is_c_contiguous():
+        return None
+    return _elements_plan(x.device.index, x.dtype, mask.size, *_core._merged(x), READ)
+
+
 def plan_of_places(x: Any, apart: bool = True, flat: bool = False) -> Any:
     """Return the plan of the indices of the elements of a mask on a GPU; None for other arrays."""
     mask = results.plain(x)

@@ -22,6 +22,7 @@ from gpuinterop.errors.messages import not_an_int, not_one_of
 from gpuinterop.numpy_calls.submodules import by_device, require_dtypes
 from gpuinterop.product.functions import matmul as _matmul
 from gpuinterop.reduce.functions import norm as _norm_of_vectors
+from gpuinterop.reduce.functions import norm_plan_of
 
 from . import cusolver
 
@@ -521,6 +522,12 @@ def _matrix_norm(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any
     return found if keepdims else found.squeeze((row, column))
 
 
+def _norm_plan_of(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    is_vector = ord is None or axis is not None or x.ndim == 1
+    return norm_plan_of(x, ord, axis, keepdims) if is_vector else None
+
+
+@_core.planned(_norm_plan_of, "x ord axis keepdims")
 @_own()
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     """Return numpy.linalg.norm: of a vector, or of a matrix, or of those along `axis`.
@@ -548,6 +555,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     return _matrix_norm(x, ord, (row, column), keepdims)
 
 
+@_core.planned(norm_plan_of, "x / * axis keepdims ord")
 @_own()
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
     """Return the norm of vectors of any order along `axis`, by default of all elements.

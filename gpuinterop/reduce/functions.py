@@ -293,6 +293,17 @@ def reduce_sum(x: Any, mask: Sequence[int]) -> Any:
     return x.sum(axis=axes) if axes else x.copy()
 
 
+def norm_plan_of(x: Any, ord: Any = 2, axis: Any = None, keepdims: bool = False) -> Any:
+    """Return the plan of norms of vectors of floats on a GPU; None for other orders and dtypes."""
+    if ord not in (None, 2) or dtypes.LETTERS[dtypes.name_of(x.dtype)] not in "fc":
+        return None
+    axes = tuple(_core.read_axes(axis, x.ndim, "norm"))
+    has_axis, keeps = axis is not None, bool(keepdims)
+    made = _reduce("norm2", x, axes, has_axis, None, None, keeps, 0.0, None, None)
+    return made if isinstance(made, _core.Plan) else None
+
+
+@_core.planned(norm_plan_of, "x ord axis keepdims")
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     """Return the vector norm over `axis` (all axes by default): ord 2, 1, inf or -inf.
 

@@ -15,7 +15,7 @@ from gpuinterop.fusion.reduction_kernel import ReductionKernel
 from gpuinterop.jit import compile_source, supported_archs
 from gpuinterop.product import plans as product_plans
 from gpuinterop.product import split_product
-from gpuinterop.reduce.codegen import ACCUMULATOR_BYTES, render
+from gpuinterop.reduce.codegen import ACCUMULATOR_BYTES, Output, render
 from gpuinterop.reduce.launch import Operand, choose_launch
 from gpuinterop.reduce.table import REDUCTIONS, recipe_for
 
@@ -162,7 +162,7 @@ def test_joined_reductions_compile(dtype: str, axis: int | None) -> None:
     ops = [op for op, _, _ in stage.reductions]
     ids = (NAMES.index(dtype),) * len(stage.reads)
     given = replace(graph, results=results).codes(ids)[0]
-    made = [(None, given[id(value)], ()) for value in stage.stores]
+    made = [Output(None, given[id(value)], ()) for value in stage.stores]
     kernel = ReductionKernel(stage.part, ops, axis, stage.ends, ids, made)
     item = dtype_named(dtype).itemsize
     strides = {0: (1, 0), 1: (0, 1), None: (256, 1)}[axis]
