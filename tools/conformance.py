@@ -231,6 +231,7 @@ def _for_scikit_learn(name: str) -> None:
     def combinations(include_numpy_namespaces: bool = True) -> list[tuple[str, Any, str]]:
         return [(_plain(name), place, dtype) for dtype in ("float64", "float32")]
 
+    of_tests.yield_namespaces = lambda **_: [_plain(name)]
     of_tests.yield_namespace_device_dtype_combinations = combinations
 
 
@@ -284,6 +285,10 @@ def _devices(xp: Any) -> list[Any]:
     return [*xp.__array_namespace_info__().devices(), None]
 
 
+# Parameters of scikit-learn's tests that list some libraries themselves.
+_OF_ONE_LIBRARY = {"library", "converter", "expected_types"}
+
+
 def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
     """Keep the tests that are run for each namespace, and let those fail that conformance.txt lists."""
     import pytest
@@ -296,9 +301,8 @@ def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
             "array-api-tests": True,
             "scipy": "xp" in values,
             "array-api-extra": "library" in values,
-            "scikit-learn": any(
-                isinstance(v, str) and v == _plain(module) for v in values.values()
-            ),
+            "scikit-learn": _plain(module) in [v for v in values.values() if isinstance(v, str)]
+            and not values.keys() & _OF_ONE_LIBRARY,
         }.get(_suite, True)
         (chosen if by_namespace else other).append(item)
         for end, reason in ends.items():
