@@ -238,6 +238,7 @@ def compress(condition: Any, x: Any, axis: int | None = None, out: Any = None) -
     return read(Elements(source, [(along, found)], along, "compress"), x, out)
 
 
+@_core.served
 def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
     """Return an array with each element of x along `axis` repeated; None flattens x first.
 

@@ -1,4 +1,5 @@
-// concatenate(), stack(), NumPy's other joins and numpy.roll, of arrays of one class, dtype and device, outside captures.
+// concatenate(), stack(), NumPy's other joins, numpy.roll and numpy.repeat, of arrays of one class, dtype and device,
+// outside captures.
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -252,6 +253,38 @@ PyObject* roll(PyObject* x, PyObject* shift, PyObject* axis) {
   return roll_axes(x, by, where);
 }
 
+// Each element along an axis, or of the flattened array if that is a view, as often as one number says.
+PyObject* repeat(PyObject* x, PyObject* repeats, PyObject* axis) {
+  const char* where = "repeat";
+  if (!is_array(x) || !PyLong_CheckExact(repeats) || ops::recorder) return nullptr;
+  const int64_t count = as_int64(repeats, where);
+  Array source = read_array(x, where);
+  if (!source.device.is_cuda()) ops::require_values(where, source);
+  if (!axis) {
+    const int64_t size = source.layout.size();
+    if (!source.layout.is_c_contiguous()) return nullptr;
+    source.layout = Layout::c_order(1, &size, where);
+  }
+  const Layout own = source.layout;
+  const auto along = known_axis(axis, own.ndim());
+  if (!along || count < 0 || own.ndim() == kMaxDims) return nullptr;
+  const int behind = *along + 1;  // the place of a further axis for the copies
+  source.layout = Layout::with_ndim(own.ndim() + 1);
+  for (int d = 0; d < source.layout.ndim(); ++d) {
+    source.layout.shape()[d] = d == behind ? count : own.shape()[d - (d > behind)];
+    source.layout.strides()[d] = d == behind ? 0 : own.strides()[d - (d > behind)];
+  }
+  source.layout.finish(where);
+  Layout shape = own;
+  if (__builtin_mul_overflow(own.shape()[*along], count, &shape.shape()[*along])) return nullptr;
+  Array made = make_empty(source.device, source.dtype, shape.ndim(), shape.shape(), where);
+  Array target = made;
+  target.layout = Layout::c_order(source.layout.ndim(), source.layout.shape(), where);
+  const Uncounted guard(true);
+  if (made.layout.size()) copy_elements(target, source, where);
+  return wrap(Py_TYPE(x), std::move(made));
+}
+
 // numpy.fft.fftshift, and its inverse.
 PyObject* shift_halves(PyObject* x, PyObject* axis, int sign, const char* where) {
   if (!is_array(x) || ops::recorder) return nullptr;
@@ -289,6 +322,8 @@ void register_joining() {
   serve({{"append", "arr values axis", 2}, append});
   serve(
       {{"roll", "a shift axis", 2}, [](const Values& v) { return roll(v[0], v[1], given(v[2])); }});
+  serve({{"repeat", "x repeats axis", 2},
+         [](const Values& v) { return repeat(v[0], v[1], given(v[2])); }});
   serve({{"fftshift", "x axes", 1},
          [](const Values& v) { return shift_halves(v[0], given(v[1]), 1, "fftshift"); }});
   serve({{"ifftshift", "x axes", 1},
