@@ -26,6 +26,7 @@ from .lines import (
     Address,
     Pieces,
     in_block,
+    inverse_launches,
     is_wide,
     patches,
     place_bytes,
@@ -34,6 +35,8 @@ from .lines import (
 
 _INT64 = dtype_id(np.dtype(np.int64))
 _TILE, _THREADS = 4096, 256  # of unique.cuh and tiles.cuh
+# Elements of an inverse that is written in order of memory. At 2^22, where it fits the caches, that takes longer.
+FAR = 1 << 24
 _UNORDERED, _GATHERED, _BOTH = range(3)  # GI_ORDER of unique.cuh, and `indices` of `sort_launches`
 
 
@@ -81,7 +84,7 @@ def unique_plan(
     read = found.elements, found.places, offsets, lasts
 
     def launch(kernel: Any, *addresses: Address | None) -> KernelLaunch:
-        params = bytes(80) + struct.pack("<2q", n, tiles)
+        params = bytes(88) + struct.pack("<2q", n, tiles)
         at = patches(FIRST_INPUT, *addresses)
         return KernelLaunch(kernel, (tiles, 1), _THREADS, params, at)
 
@@ -99,7 +102,13 @@ def unique_plan(
         targets.append((OUTPUT, len(outputs), 0) if wants else None)
         if wants:
             outputs.append(Output(_core.gpuarray_class(), _INT64, shape_of_result, counted))
-    return _core.make_plan(device, [launch(write, *held, None, *targets)], 0, outputs, work)
+    further, scratch = [], Pieces(SCRATCH)
+    if wanted[1] and found.form == _BOTH and not found.wide and n >= FAR:
+        ranks = scratch.take(4 * n)
+        further = inverse_launches(device, n, held[1], ranks, targets[2], scratch)
+        targets = [*targets[:2], None, targets[3], ranks]
+    launches = [launch(write, *held, None, *targets), *further]
+    return _core.make_plan(device, launches, scratch.end, outputs, work)
 
 
 def unique_text(dtype: str, form: int, wide: bool, equal_nan: bool) -> str:

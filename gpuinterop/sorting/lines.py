@@ -207,6 +207,41 @@ def _sweeps(
     return launches
 
 
+_INVERSE_STEP = 2048  # elements of a block of inverse.cuh
+
+
+def inverse_launches(
+    device: int,
+    n: int,
+    places: Address | None,
+    ranks: Address,
+    target: Address | None,
+    scratch: Pieces,
+) -> list[KernelLaunch]:
+    """Return the launches that write n ranks of 4 bytes to their places, also of 4 bytes, in the int64 `target`."""
+    form, shift = SWEEP_FORMS[4], max(0, (n - 1).bit_length() - 8)
+    tiles = -(-n // form.tile)
+    words, cleared = (scratch.take(tiles * 1024) for _ in range(2))
+    starts, moved, ordered = scratch.take(4 * 1024 + 4), scratch.take(4 * n), scratch.take(4 * n)
+    of_digit, turn = ((*starts[:2], starts[2] + at) for at in (shift // 8 * 1024, 4096))
+    (sweep,) = kernels_of(device, _SWEEPS[-1:], text, "sweeps", "uint32", 1, False, form)
+    params = bytes(64) + struct.pack("<4q4i", 1, n, tiles, 1, shift, 0, 0, 0)
+    at = patches(places, moved, ranks, ordered, words, cleared, starts, turn)
+    swept = KernelLaunch(sweep, (tiles, 1), form.threads, params, at)
+    clear, write = kernels_of(device, ("gi_inverse_clear", "gi_inverse_write"), inverse_text)
+    params = bytes(48) + struct.pack("<2q", n, shift)
+    at = patches(words, of_digit, turn, moved, ordered, target)
+    return [
+        KernelLaunch(clear, (tiles, 1), 256, params, at), swept,
+        KernelLaunch(write, (-(-n // _INVERSE_STEP), 1), 256, params, at),
+    ]  # fmt: skip
+
+
+def inverse_text() -> str:
+    """Return the program of the kernels of `inverse_launches`."""
+    return program({}, kernel_text("sorting/inverse.cuh"))
+
+
 def _places_by_keys(keys: list[Any], descending: bool, where: str) -> Any:
     """Return the indices that sort by several keys, the last one first."""
     places = sorted_lines(keys[0], True, descending, where)

@@ -23,7 +23,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 # Folders that may use a word in names, or may not (with "-"); names that may be used everywhere.
 FOLDERS = {
-    "plan": "exchange converters processes cli testing reduce index product fusion sorting fft",
+    "plan": "exchange converters processes cli testing reduce index product fusion sorting linalg fft",
     "kind": "-elementwise -fusion -reduce",
     "plain": "testing",
 }

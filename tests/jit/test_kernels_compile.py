@@ -257,6 +257,10 @@ def test_searches_of_every_type(dtype):
     build_text(text, "gi_unique_count", "gi_unique_write")
 
 
+def test_inverse():
+    build_text(lines.inverse_text(), "gi_inverse_clear", "gi_inverse_write")
+
+
 @pytest.mark.parametrize("action", [masks.READ, masks.ASSIGN, masks.PLACES])
 def test_compaction(action):
     for ndim, itemsize in ((1, 1), (3, 16)):

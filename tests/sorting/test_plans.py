@@ -8,6 +8,7 @@ from helpers.profile import PACKAGE, functions_of
 from test_sort import values_of
 
 import gpuinterop as gi
+from gpuinterop.sorting import distinct
 
 
 def equal(found, expected):
@@ -42,6 +43,14 @@ def test_few_different_digits(device, dtype, n):
     equal(gi.argsort(x), np.argsort(host, kind="stable"))
     for one, part in zip(gi.unique_all(x), np.unique_all(host), strict=True):
         equal(one, part)
+
+
+def test_inverse_that_is_written_in_order_of_memory(device, monkeypatch):
+    monkeypatch.setattr(distinct, "FAR", 8500)
+    for n in (8600, 20_001):
+        host = values_of("float32", (n,))
+        found = gi.unique_inverse(gi.GpuArray(host, device=device))
+        equal(found.inverse_indices, np.unique_all(host).inverse_indices)
 
 
 @pytest.mark.parametrize("shape", [(9000,), (3, 4000), (2,) * 12])

@@ -13,6 +13,7 @@ struct Params {
   unsigned* finished;
   Stored* values;
   i64 *indices, *inverse, *counts;  // null for those that the call does not return
+  u32* ranks;  // in place of `inverse`, in the order of the sorted elements
   i64 n, tiles;
 };
 
@@ -84,7 +85,10 @@ extern "C" __global__ void __launch_bounds__(GI_THREADS) gi_unique_write(const P
     const u32 up_to_here = rank + __popc(heads[k] & (0xffffffffu >> (31 - lane)));
     if (heads[k] >> lane & 1) places[up_to_here - 1] = (u16)place;
 #if GI_ORDER
-    if (p.inverse && start + place < p.n) p.inverse[p.order[start + place]] = base + up_to_here - 1;
+    if (start + place < p.n) {
+      if (p.inverse) p.inverse[p.order[start + place]] = base + up_to_here - 1;
+      if (p.ranks) p.ranks[start + place] = (u32)(base + up_to_here - 1);
+    }
 #endif
     rank += __popc(heads[k]);
   }
