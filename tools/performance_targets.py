@@ -269,6 +269,8 @@ ON_HOST = {
     "tanh(x * y + x), fused": "The loops are NumPy's. Both evaluate `tanh` in the same time.",
     "A.mean(axis=0)": "gpuinterop accumulates in float64, NumPy in float32.",
     "softplus(x)": "NumPy's row is `log1p(exp(x))`, which overflows for large `x`.",
+    "exp(A[:, :32])": "The loop runs once for each row of 32 elements, and a run of it costs 2 to 5 ns more than "
+    "NumPy's.",
     "x.argmax()": "The result is an array, which other libraries can share. NumPy returns a number.",
     **dict.fromkeys(
         ("zeros", "empty", "A.T.copy()"), "The fixed cost of a call, or run-to-run variation."
@@ -280,6 +282,10 @@ WHY: dict[tuple[str, str], str] = {
         "4.50 us in this run and 2.58 in the run before, in which gpuinterop's took 2.11.",
     **{("cpu", f"{row}, {size}"): why for size in ("64", "2^12", "2^16", "2^18", "2^22")
        for row, why in ON_HOST.items()},
+    ("launch", "first kernel of a process, compiled"): "The median of three processes. The fastest took 78 ms, and an "
+    "earlier median was 82: loading NVRTC's 100 MB depends on the machine's files.",
+    ("launch", "first kernel of a process, from the disk cache"): "The median of three processes. The fastest took "
+    "4.7 ms, and an earlier median was 3.4. Reading the cache takes 0.5 ms of it, and the driver loads the kernel.",
     ("cpu", "x + y, 64"): "The result has a counted buffer, which other libraries can share. NumPy takes small "
     "arrays from a cache.",
     ("cpu", "x.sum(), 64"): "The result is such an object, a 0-d array; NumPy returns a number.",
