@@ -18,6 +18,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from helpers.false_owner import FalseOwner, parts
 from helpers.layouts import values
 from helpers.opener import Opener, descriptors, open_in_cycles
 
@@ -497,11 +498,6 @@ def test_connections_without_a_token_keep_no_opener_out(opener):
 # ---- hostile handles ------------------------------------------------------------------------------
 
 
-def parts(handle):
-    function, (address, token, shown) = handle.__reduce__()
-    return function, address, token, shown
-
-
 def test_forged_and_truncated_handles_are_refused():
     handle = gi.share(numbers())
     make, address, token, shown = parts(handle)
@@ -639,42 +635,6 @@ TEXTS = {
     "no JSON": b"{", "a list": b"[1]", "a number": b"7", "nested lists": b"[" * 30_000 + b"]" * 30_000,
     "a part": b'{"mechanism": "file"}', "more than a message": b'"' + b"x" * (1 << 16) + b'"',
 }  # fmt: skip
-
-
-class FalseOwner:
-    """A faulty owner of the same user, which answers once, with a file of 96 bytes."""
-
-    def __init__(self, text, given=None):
-        self.text, self.given = text, given
-        self.address = f"gpuinterop-{os.getpid()}-{os.urandom(8).hex()}"
-
-    def answer_once(self):
-        memory = os.memfd_create("test")
-        os.ftruncate(memory, 96)
-        with self.listener.accept()[0] as connection:
-            connection.recv(64)
-            socket.send_fds(connection, [self.text], [memory] if self.given is None else self.given)
-            os.close(memory)
-            connection.settimeout(10)
-            try:
-                self.end = connection.recv(1)
-            except ConnectionResetError:  # the opener has closed it before it read the text
-                self.end = b""
-
-    def __enter__(self):
-        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.listener.bind(f"\0{self.address}")
-        self.listener.listen()
-        self.thread = threading.Thread(target=self.answer_once)
-        self.thread.start()
-        make, _, token, shown = parts(gi.share(numbers()))
-        return make(self.address, token, shown)
-
-    def __exit__(self, *error):
-        self.thread.join(10)
-        self.listener.close()
-        assert not self.thread.is_alive()
-        assert self.end == b""  # the opener has closed the connection
 
 
 RIGHT = {"mechanism": "file", "device": "cpu", "bytes": 96, "start": 0, "dtype": "float32", "shape": (4, 6),
