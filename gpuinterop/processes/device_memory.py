@@ -239,11 +239,6 @@ class DeviceMapping:
     def __init__(self, index: int, nbytes: int) -> None:
         self.index, self.nbytes = index, nbytes
 
-    def _mapped_at(self, address: int) -> None:
-        """Hold an allocation of another process. The driver knows its size, whatever the owner says."""
-        self.address = address
-        self.nbytes = min(self.nbytes, _attribute(address, _SIZE) or self.nbytes)
-
     def __del__(self) -> None:
         if self.address and not is_over():
             with _current(self.index):
@@ -318,7 +313,7 @@ class PoolMemory(DeviceMapping):
             except BaseException:
                 _call("cuMemPoolDestroy", self._pool)
                 raise
-            self._mapped_at(at.value)
+        self.address = at.value
 
     def _end(self) -> None:
         _call("cuMemFree_v2", c_uint64(self.address))
@@ -333,7 +328,7 @@ class LegacyMemory(DeviceMapping):
         at = c_uint64()
         with _current(index):
             _call("cuIpcOpenMemHandle_v2", byref(at), _bytes_of(handle), _LAZY_PEER_ACCESS)
-            self._mapped_at(at.value)
+        self.address = at.value
 
     def _end(self) -> None:
         _call("cuIpcCloseMemHandle", c_uint64(self.address))

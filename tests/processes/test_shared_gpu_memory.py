@@ -1,7 +1,6 @@
 """Handles to GPU memory: each library's memory, its mechanism, the order of work, lifetimes; on one GPU."""
 
 import gc
-import json
 import pickle
 import signal
 import subprocess
@@ -10,11 +9,9 @@ from importlib import import_module
 
 import numpy as np
 import pytest
-from helpers.false_owner import FalseOwner, parts
 from helpers.opener import Opener, open_in_cycles
 
 import gpuinterop as gi
-from gpuinterop.processes import service
 
 pytestmark = pytest.mark.gpu
 
@@ -277,28 +274,3 @@ def test_a_new_array_in_shared_memory_goes_to_every_library():
 @pytest.mark.parametrize("owner", ["ours", "cupy", "cuda.core"])
 def test_cycles_leave_descriptors_mappings_and_memory_flat(owner, count, opener):
     open_in_cycles(opener, gi.share(OWNERS[owner][0]()), count)
-
-
-FALSE = {
-    "the truth": {},
-    "more memory than there is": {
-        "size": 1 << 40, "bytes": 1 << 40, "shape": (1 << 19, 1 << 19), "strides": (1 << 21, 4),
-    },
-    "beyond the end": {"start": 1 << 40}, "before the start": {"start": -4096},
-    "another handle": {"handle": "5a" * 64}, "half a handle": {"handle": "5a" * 32},
-    "half an event": {"event": "00" * 32}, "no event": {"event": "00" * 64},
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", FALSE)
-@pytest.mark.parametrize("owner", ["cupy", "cuda.core"])
-def test_a_false_answer_reads_no_other_memory(owner, name, opener):
-    x = OWNERS[owner][0]()
-    held = gi.share(x)
-    _, address, token, _ = parts(held)
-    lease, answer, given = service.connect(address, token)
-    with FalseOwner(json.dumps(answer | FALSE[name]).encode(), given) as handle:
-        found = opener.run(handle, "r = h.open().sum().item()")
-    assert found == repr(float(VALUES.sum())) if name == "the truth" else "Error: " in found
-    service.end_lease(lease)
-    service.close_all(given)
