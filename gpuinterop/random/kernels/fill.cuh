@@ -17,10 +17,9 @@ struct alignas(kNumbers * sizeof(T)) Together {
   T v[kNumbers];
 };
 
+// The numbers of a block that has these words.
 template <class U>
-GI_FN void gi_numbers(const Params& p, u64 block, U (&v)[kNumbers]) {
-  u32 words[4];
-  gi_block(p.state, block, 0, words);
+GI_FN void gi_numbers(const Params& p, u64 block, const u32 (&words)[4], U (&v)[kNumbers]) {
 #if GI_KIND == GI_INTEGERS
   for (int i = 0; i < 2; ++i) {
     const u64 word = gi_join(words[2 * i], words[2 * i + 1]);
@@ -53,20 +52,27 @@ GI_FN void gi_numbers(const Params& p, u64 block, U (&v)[kNumbers]) {
 }
 
 extern "C" __global__ void __launch_bounds__(GI_THREADS) gi_random_fill(const Params p) {
-  const i64 start = (i64)blockIdx.x * (GI_EACH * GI_THREADS);
-  if ((start + GI_EACH * GI_THREADS) * kNumbers <= p.n) {
+  constexpr u32 kBlocks = GI_EACH * GI_THREADS;
+  const i64 start = (i64)blockIdx.x * kBlocks;
+  u32 words[4];
+  // Where the numbers of all blocks differ in the lowest word alone, the threads have the first steps of the rounds in common.
+  const u64 low = p.state.low + (u64)start, high = p.state.high + (low < (u64)start);
+  if ((start + kBlocks) * kNumbers <= p.n && (u32)low <= 0u - kBlocks) {
     Together* const out = (Together*)p.out + start + threadIdx.x;
 #pragma unroll
-    for (int k = 0; k < GI_EACH * GI_THREADS; k += GI_THREADS) {
+    for (u32 k = 0; k < kBlocks; k += GI_THREADS) {
       Together part;
-      gi_numbers(p, (u64)(start + threadIdx.x + k), part.v);
+      gi_rounds(p.state, (u32)low + threadIdx.x + k, (u32)(low >> 32), (u32)high, (u32)(high >> 32), words);
+      gi_numbers(p, (u64)(start + threadIdx.x + k), words, part.v);
       out[k] = part;
     }
     return;
   }
-  for (i64 block = start + threadIdx.x; block * kNumbers < p.n; block += GI_THREADS) {
+  for (u32 k = threadIdx.x; k < kBlocks; k += GI_THREADS) {
+    const i64 block = start + k;
     Together part;
-    gi_numbers(p, (u64)block, part.v);
+    gi_block(p.state, (u64)block, 0, words);
+    gi_numbers(p, (u64)block, words, part.v);
     for (int i = 0; i < kNumbers; ++i)
       if (block * kNumbers + i < p.n) p.out[block * kNumbers + i] = part.v[i];
   }

@@ -16,10 +16,8 @@ GI_FN void gi_round(u32& a, u32& b, u32& c, u32& d, u32 k0, u32 k1) {
   d = (u32)x;
 }
 
-// The four words of a block. A later attempt has words of its own.
-GI_FN void gi_block(const GiState& state, u64 block, u32 attempt, u32 (&words)[4]) {
-  const u64 low = state.low + block, high = state.high + (low < block);
-  u32 a = (u32)low, b = (u32)(low >> 32), c = (u32)high, d = (u32)(high >> 32) + attempt;
+// The ten rounds, on the words of a block's number.
+GI_FN void gi_rounds(const GiState& state, u32 a, u32 b, u32 c, u32 d, u32 (&words)[4]) {
   for (int round = 0; round < 10; ++round)
     gi_round(a, b, c, d, state.keys[2 * round], state.keys[2 * round + 1]);
   words[0] = a;
@@ -27,15 +25,55 @@ GI_FN void gi_block(const GiState& state, u64 block, u32 attempt, u32 (&words)[4
   words[2] = c;
   words[3] = d;
 }
+// The four words of a block. A later attempt has words of its own.
+GI_FN void gi_block(const GiState& state, u64 block, u32 attempt, u32 (&words)[4]) {
+  const u64 low = state.low + block, high = state.high + (low < block);
+  gi_rounds(state, (u32)low, (u32)(low >> 32), (u32)high, (u32)(high >> 32) + attempt, words);
+}
 GI_FN u64 gi_join(u32 low, u32 high) { return low | (u64)high << 32; }
 
 // ---- uniform numbers, from 0 to below 1 -----------------------------------------------------------
 GI_FN float gi_unit(u32 x) { return (float)(int)(x >> 8) * 5.9604644775390625e-8f; }
-// (x >> 11) / 2^53 without a conversion, which a GPU does at a quarter of the speed: the upper 52 bits make a number from 1 to
-// below 2, and the lowest bit decides whether 1 or the number just below 1 is subtracted.
+// (x >> 11) / 2^53 without a conversion, which a GPU does at a quarter of the speed: the upper 32 bits, and the 21 below, are
+// the last bits of numbers from 2^20 and from 1/2 on. Both sums are exact.
 GI_FN double gi_unit(u64 x) {
-  return gi_double(x >> 12 | 0x3ff0000000000000ull) - gi_double(0x3ff0000000000000ull - (x >> 11 & 1));
+  return (gi_double(x >> 32 | 0x4130000000000000ull) - 1048576.5) + gi_double((u32)x >> 11 | 0x3fe0000000000000ull);
 }
+
+// ---- roots and quotients --------------------------------------------------------------------------
+#ifdef __CUDACC_RTC__
+// sqrt(x) of 0 or a normal number, and x / y of numbers that are neither tiny nor huge: the steps of the compiler, which
+// adds a branch for all others.
+GI_FN float gi_root(float x) {
+  float y;
+  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(fmaxf(x, 1e-30f)));
+  const float root = x * y;
+  return gi_fma(gi_fma(-root, root, x), 0.5f * y, root);
+}
+GI_FN double gi_root(double x) {
+  double y;
+  asm("rsqrt.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x > 0 ? x : 1.0));
+  y = gi_double(gi_bits(y) | (u32)((gi_bits(x) >> 32) + 0xfcb00000u));
+  const double error = gi_fma(x, -(y * y), 1.0);
+  y = gi_fma(gi_fma(error, 0.375, 0.5), y * error, y);
+  const double root = x * y;
+  return gi_fma(gi_fma(-root, root, x), 0.5 * y, root);
+}
+GI_FN double gi_quotient(double x, double y) {
+  double inverse;
+  asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(inverse) : "d"(y));
+  inverse = gi_double(gi_bits(inverse) | 1);
+  const double error = gi_fma(-y, inverse, 1.0);
+  inverse = gi_fma(inverse, gi_fma(error, error, error), inverse);
+  inverse = gi_fma(inverse, gi_fma(-y, inverse, 1.0), inverse);
+  const double quotient = x * inverse;
+  return gi_fma(inverse, gi_fma(-y, quotient, x), quotient);
+}
+#else
+GI_FN float gi_root(float x) { return sqrt(x); }
+GI_FN double gi_root(double x) { return sqrt(x); }
+GI_FN double gi_quotient(double x, double y) { return x / y; }
+#endif
 
 // ---- normal numbers: the method of Box and Muller -----------------------------------------------
 // A uniform number above 0, at most 1.
@@ -44,25 +82,25 @@ GI_FN double gi_above_zero(u64 x) { return gi_unit(x) + 1.1102230246251565e-16; 
 
 // -2 log(u), for u above 0 and at most 1: u = m 2^e with m from sqrt(1/2) to sqrt(2), and log(m) by a polynomial.
 GI_FN float gi_minus_two_log(float u) {
-  const u32 bits = gi_bits(u) - 0x3f3504f3u;
-  const float e = (float)((int)bits >> 23), f = gi_float((bits & 0x7fffffu) + 0x3f3504f3u) - 1.0f;
-  float p = 0.08533313083f;
-  p = gi_fma(p, f, -0.14269258206f);
-  p = gi_fma(p, f, 0.1497740128f);
-  p = gi_fma(p, f, -0.16577992897f);
-  p = gi_fma(p, f, 0.19955933358f);
-  p = gi_fma(p, f, -0.25001352185f);
-  p = gi_fma(p, f, 0.33334193286f);
-  p = gi_fma(p, f, -0.49999996382f);
-  p = gi_fma(p, f, 0.99999997413f);
-  return gi_fma(e, -1.3862943611f, -2.0f * f * p);
+  const u32 exponent = (gi_bits(u) - 0x3f3504f3u) & 0xff800000u;  // e 2^23
+  const float f = gi_float(gi_bits(u) - exponent) - 1.0f;
+  float p = -0.17066626166f;
+  p = gi_fma(p, f, 0.28538516412f);
+  p = gi_fma(p, f, -0.2995480256f);
+  p = gi_fma(p, f, 0.33155985794f);
+  p = gi_fma(p, f, -0.39911866716f);
+  p = gi_fma(p, f, 0.5000270437f);
+  p = gi_fma(p, f, -0.66668386572f);
+  p = gi_fma(p, f, 0.99999992764f);
+  p = gi_fma(p, f, -1.99999994826f);
+  return gi_fma((float)(int)exponent, -1.3862943611f / 8388608.0f, f * p);
 }
 // log(m) = 2 artanh((m - 1) / (m + 1))
 GI_FN double gi_minus_two_log(double u) {
   const u64 bits = gi_bits(u) - 0x3fe6a09e667f3bcdull;
   const double e = (double)((int)(u32)(bits >> 32) >> 20);
   const double m = gi_double((bits & 0xfffffffffffffull) + 0x3fe6a09e667f3bcdull);
-  const double s = (m - 1.0) / (m + 1.0), z = s * s;
+  const double s = gi_quotient(m - 1.0, m + 1.0), z = s * s;
   double p = 0.0740485518032763835;
   p = gi_fma(p, z, 0.0765626407418209548);
   p = gi_fma(p, z, 0.090918158401146644);
@@ -80,8 +118,9 @@ GI_FN double gi_quarter(u64 x) {
   return gi_fma((double)(int)(u32)(x >> 30), 2.3283064365386963e-10,
                 (double)(int)((u32)(x << 2) >> 1) * 1.0842021724855044e-19);
 }
-GI_FN u32 gi_quadrant(u32 x) { return (x + 0x20000000u) >> 30; }
-GI_FN u32 gi_quadrant(u64 x) { return ((u32)(x >> 32) + 0x20000000u) >> 30; }
+// The quadrant, in the upper two bits.
+GI_FN u32 gi_quadrant(u32 x) { return x + 0x20000000u; }
+GI_FN u32 gi_quadrant(u64 x) { return (u32)(x >> 32) + 0x20000000u; }
 
 // Sine and cosine of t quarter turns; a is t * t.
 GI_FN float gi_sine(float t, float a) {
@@ -115,15 +154,19 @@ GI_FN double gi_cosine(double a) {
   return gi_fma(p, a, 1.0);
 }
 
+// With the opposite sign if the upper bit of `sign` is set.
+GI_FN float gi_turned(float x, u32 sign) { return gi_float(gi_bits(x) ^ (sign & 0x80000000u)); }
+GI_FN double gi_turned(double x, u32 sign) { return gi_double(gi_bits(x) ^ (u64)(sign & 0x80000000u) << 32); }
+
 // Two normal numbers from two words.
 template <class Word, class T>
 GI_FN void gi_normal_pair(Word radius, Word angle, T& x, T& y) {
-  const T r = sqrt(gi_minus_two_log(gi_above_zero(radius)));
+  const T r = gi_root(gi_minus_two_log(gi_above_zero(radius)));
   const T t = gi_quarter(angle), a = t * t, sine = gi_sine(t, a), cosine = gi_cosine(a);
   const u32 q = gi_quadrant(angle);
-  const T across = q & 1 ? sine : cosine, up = q & 1 ? cosine : sine;
-  x = ((q + 1) & 2 ? -r : r) * across;
-  y = (q & 2 ? -r : r) * up;
+  const bool odd = q & 0x40000000u;
+  x = gi_turned(r * (odd ? sine : cosine), q ^ q << 1);
+  y = gi_turned(r * (odd ? cosine : sine), q);
 }
 
 // ---- integers below a range ---------------------------------------------------------------------
