@@ -4,6 +4,9 @@ import gc
 import json
 import os
 import pickle
+import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -142,6 +145,48 @@ r = before, flat(), gi.devices.memory_stats("cuda")["live_arrays"]
     first, last, arrays = eval(opener.run(handle, code))
     assert (first, arrays) == (last, 0)
     assert handle.wait(20)
+
+
+def test_a_crash_of_the_opener_frees_what_it_opened():
+    other = Opener()
+    handle = gi.share(numbers())
+    other.run(handle, "kept['y'] = h.open()")
+    other.process.send_signal(signal.SIGKILL)
+    other.process.wait(30)
+    assert handle.wait(30)
+    other.process.stdin.close()
+    other.process.stdout.close()
+
+
+OWNER = """
+import sys, pickle
+import gpuinterop as gi
+x = gi.shared_empty(1000, device="cuda")
+x.fill(6)
+handle = gi.share(x)
+print(pickle.dumps(handle).hex(), flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_open_memory_outlives_its_owner_and_its_handle_does_not(killed):
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    text = bytes.fromhex(owner.stdout.readline().decode())
+    owner.stdout.close()
+    handle = pickle.loads(text)
+    y = handle.open()
+    if killed:
+        owner.kill()
+    owner.stdin.close()
+    owner.wait(60)
+    assert y.tolist() == [6] * 1000
+    y.fill(1)
+    assert y.tolist() == [1] * 1000
+    with pytest.raises(gi.ExchangeError, match="ended"):
+        handle.open()
 
 
 # What a faulty owner of the same user may say of 96 bytes on a GPU, beside a descriptor of their memory.
