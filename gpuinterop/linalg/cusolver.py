@@ -82,8 +82,9 @@ def _numbers(like: Any, n: int) -> Any:
 
 def _addresses(x: Any) -> Any:
     """Return the addresses of a stack's matrices, on the device."""
-    matrices = math.prod(x.shape[:-2])
-    return _numbers(x, matrices) * (x.shape[-1] * x.shape[-2] * x.itemsize) + x.ptr
+    each = x.shape[-1] * x.shape[-2] * x.itemsize
+    end = x.ptr + math.prod(x.shape[:-2]) * each
+    return call("arange", x.ptr, end, each, dtype="int64", device=x.device)
 
 
 def _is_batch(x: Any) -> bool:
@@ -198,9 +199,9 @@ def slogdet(a: Any, dtype: Any) -> tuple[Any, Any]:
 def _triangle_of(a: Any, dtype: Any) -> tuple[Any, Any, Any]:
     """Return the diagonal of U, the pivots, and the pivots of rows that stay in place."""
     factors = _Factors(a, dtype)
-    numbers = _numbers(a, a.shape[-1]) + 1
     pivots = factors.pivots
-    return factors.lu.diagonal(0, -2, -1), pivots, numbers.astype(pivots.dtype, copy=False)
+    stay = call("arange", 1, a.shape[-1] + 1, dtype=pivots.dtype, device=a.device)
+    return factors.lu.diagonal(0, -2, -1), pivots, stay
 
 
 # ---- Cholesky, QR ---------------------------------------------------------------------------------
@@ -311,14 +312,14 @@ def parts_of(x: Any) -> tuple[Any, Any]:
     return _core._complex_part(x, False), _core._complex_part(x, True)
 
 
-def _with_nan(info: Any, values: Any) -> Any:
-    """Return the status of each matrix: not 0 where values are NaN either, for which some routines report success."""
-    return FUNCTIONS["where"](FUNCTIONS["isnan"](values).any(-1), 1, info)
+# The status of each matrix: not 0 where values are NaN either, for which some routines report success.
+_with_nan = fuse(
+    lambda info, values: FUNCTIONS["where"](FUNCTIONS["isnan"](values.max(-1)), 1, info)
+)
 
 
 def _require_convergence(info: Any, values: Any) -> None:
-    info = _with_nan(info, values)
-    _require_success(info, *NOT_CONVERGED)
+    _require_success(_with_nan(info, values), *NOT_CONVERGED)
 
 
 def real_dtype(dtype: Any) -> Any:
