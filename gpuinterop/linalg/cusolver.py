@@ -24,10 +24,18 @@ from gpuinterop.fusion.fuse import fuse
 from gpuinterop.index.join_split import concatenate
 from gpuinterop.numpy_calls.submodules import NOT_CONVERGED, NOT_POSITIVE, SINGULAR
 
+from . import small
+
 # Above this many rows cuSOLVER is faster, one matrix after the other.
 MOST_BATCHED = 512
 # Up to this many columns Jacobi rotations are the fastest way to singular values.
 MOST_JACOBI = 128
+# A kernel of our own is faster: one system of real equations of up to so many rows and right sides,
+MOST_SOLVED, MOST_SIDES = 64, 8
+# and a stack of Hermitian matrices of so many rows.
+FACTORED = range(32, 65)
+# cuBLAS factors a stack of as many matrices as rows, up to this many, faster than cuSOLVER one after the other.
+MOST_QR = 256
 
 
 @cache
@@ -58,6 +66,13 @@ def into(target: Any, x: Any) -> Any:
     else:
         cast_into(target, x)
     return target
+
+
+def _of_small(x: Any, dtype: Any) -> Any:
+    """Return matrices as a stack of one axis, which a kernel reads as they lie."""
+    if x.dtype != dtype or x.ndim > 3:
+        x = into(empty(x, x.shape, dtype), x)
+    return x.reshape((-1, *x.shape[-2:])) if x.ndim > 3 else x if x.ndim == 3 else x[None]
 
 
 def filled(like: Any, shape: tuple[int, ...], dtype: Any, value: int = 0) -> Any:
@@ -146,6 +161,16 @@ class _Factors:
 
 def solve(a: Any, b: Any, dtype: Any) -> Any:
     """Return the solutions x of ``a @ x = b`` for stacks of matrices of one leading shape."""
+    if (
+        a.ndim == 2
+        and dtype.kind == "f"
+        and a.size <= MOST_SOLVED**2
+        and 0 < b.size <= a.shape[-1] * MOST_SIDES
+    ):
+        x, info = empty(a, b.shape, dtype), _status(a)
+        small.solve(_of_small(a, dtype), _of_small(b, dtype), x, info)
+        _require_success(info, *SINGULAR)
+        return x
     # The device factors while the right sides are copied.
     factors = _Factors(a, dtype)
     x = factors.solved(in_columns(b, dtype))
@@ -212,6 +237,12 @@ _keep_below = fuse(lambda x, row, column: FUNCTIONS["where"](row >= column, x, 0
 
 def cholesky(a: Any, dtype: Any) -> Any:
     """Return the lower factor of each matrix, from its lower triangle."""
+    n = a.shape[-1]
+    if a.size and n in FACTORED and _is_batch(a) and small.fits(n, n, dtype.itemsize):
+        made, info = empty(a, a.shape, dtype), _status(a)
+        small.cholesky(_of_small(a, dtype), made, info)
+        _require_success(info, *NOT_POSITIVE)
+        return made
     load()
     factor = in_columns(a, dtype)
     if factor.size:
@@ -230,6 +261,8 @@ def qr(a: Any, mode: str, dtype: Any) -> tuple[Any, Any]:
     load()
     m, n = a.shape[-2:]
     k, stack = min(m, n), a.shape[:-2]
+    if a.size and a.ndim > 2 and m <= min(MOST_QR, math.prod(stack)):
+        return _qr_of_stack(a, mode, dtype)
     width = m if mode == "complete" and m > n else n
     work = empty(a, (*stack, width, m), dtype)
     into(work[..., :n, :], a.mT)
@@ -251,6 +284,20 @@ def qr(a: Any, mode: str, dtype: Any) -> tuple[Any, Any]:
     if q.size:
         _core._linalg_make_q(q, k, tau)
     return q.mT, r
+
+
+def _qr_of_stack(a: Any, mode: str, dtype: Any) -> tuple[Any, Any]:
+    """Return Q and R of many small matrices."""
+    m, n = a.shape[-2:]
+    work, tau = in_columns(a, dtype), empty(a, (*a.shape[:-2], min(m, n)), dtype)
+    _core._linalg_batched_qr(work, _addresses(work), tau, _addresses(tau[..., None]))
+    rows = m if mode == "complete" else min(m, n)
+    r = _upper(work, rows, n)
+    if mode == "r":
+        return None, r
+    q = empty(a, (*a.shape[:-2], m, rows), dtype)
+    small.reflectors(work, tau, q)
+    return q, r
 
 
 def _upper(work: Any, height: int, width: int) -> Any:

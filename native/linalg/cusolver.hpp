@@ -113,7 +113,9 @@ enum Vectors { kNoVectors = 0, kVectors = 1 };
   X(BatchedLuSolve, cublasSgetrsBatched, cublasDgetrsBatched, cublasCgetrsBatched,                 \
     cublasZgetrsBatched,                                                                           \
     (blas::Handle, blas::Operation, int, int, const void* const*, int, const int*, void* const*,   \
-     int, int*, int))
+     int, int*, int))                                                                              \
+  X(BatchedQr, cublasSgeqrfBatched, cublasDgeqrfBatched, cublasCgeqrfBatched, cublasZgeqrfBatched, \
+    (blas::Handle, int, int, void* const*, int, void* const*, int*, int))
 
 struct Library {
 #define X(name, symbol, arguments) int(*name) arguments = nullptr;

@@ -237,6 +237,16 @@ void qr(const Array& a, int64_t columns, const Array& tau) {
           });
 }
 
+void batched_qr(const Array& a, const Array& a_at, const Array& tau, const Array& tau_at) {
+  const Stack m(a);
+  call_cublas("cublasgeqrfBatched", {&a, &a_at, &tau, &tau_at}, [&](blas::Handle handle) {
+    int refused = 0;
+    return library().BatchedQr[type_index(a.dtype)](handle, as_int(m.rows), as_int(m.columns),
+                                                    addresses(a_at), as_int(m.rows),
+                                                    addresses(tau_at), &refused, as_int(m.count));
+  });
+}
+
 // Replaces the reflectors that qr() left in a by the first columns of Q, as many as a has.
 void make_q(const Array& a, int64_t reflectors, const Array& tau) {
   const Stack m(a);
@@ -442,6 +452,8 @@ void register_linalg(nb::module_& m) {
         "The same for many small matrices, at these addresses.");
   m.def("_linalg_batched_lu_solve", &s::batched_lu_solve, "a"_a, "a_at"_a, "pivots"_a, "b"_a,
         "b_at"_a, "The same for many small matrices, at these addresses.");
+  m.def("_linalg_batched_qr", &s::batched_qr, "a"_a, "a_at"_a, "tau"_a, "tau_at"_a,
+        "Factor many small matrices, at these addresses, into R and reflectors.");
   m.def("_linalg_cholesky", &s::cholesky, "a"_a, "info"_a, "a_at"_a.none(),
         "Replace the lower triangle by its factor.");
   m.def("_linalg_qr", &s::qr, "a"_a, "columns"_a, "tau"_a,

@@ -9,8 +9,10 @@ import gpuinterop as gi
 
 DTYPES = ["float32", "float64", "complex64", "complex128"]
 # Square shapes: one matrix, a large one, small ones that run as a batch, none, and matrices without elements.
-SQUARE = [(1, 1), (5, 5), (130, 130), (3, 4, 4), (2, 3, 7, 7), (0, 4, 4), (2, 0, 0)]
-RECTANGLES = [(5, 3), (3, 5), (140, 133), (2, 4, 3), (2, 3, 4), (0, 3), (3, 0), (2, 0, 3)]
+SQUARE = [(1, 1), (5, 5), (40, 40), (130, 130), (3, 4, 4), (2, 3, 7, 7), (3, 33, 33), (0, 4, 4), (2, 0, 0)]  # fmt: skip
+RECTANGLES = [
+    (5, 3), (3, 5), (140, 133), (2, 4, 3), (6, 4, 3), (2, 2, 3, 4), (40, 40, 33), (0, 3), (3, 0), (2, 0, 3),
+]  # fmt: skip
 
 
 def adjoint(a):
@@ -108,6 +110,37 @@ def test_cholesky_of_stacks_leaves_nothing_above_the_diagonal(device, dtype, sha
         factor = np.asarray(gi.linalg.cholesky(x, upper=upper))
         close(factor, expected, dtype)
         assert not (np.tril(factor, -1) if upper else np.triu(factor, 1)).any()
+
+
+@pytest.mark.parametrize("scale", [1, 1e-36, 1e36])
+def test_rows_are_exchanged(device, dtype, scale):
+    a = numbers((3, 12, 12), dtype)
+    a[:, range(12), range(12)] = 0  # no row may stay in place
+    a[0, :, 0], a[0, 9, 0] = 1e-7, 1
+    a[1] = np.eye(12)[::-1]
+    for one in (a * scale).astype(dtype):
+        x = gi.asarray(one, device=device)
+        close(gi.linalg.solve(x, x[:, :4]), np.eye(12)[:, :4], dtype, 100)
+
+
+@pytest.mark.parametrize(
+    ("name", "n"), [("eigh", 4), ("eigh", 40), ("eigvalsh", 40), ("cholesky", 40)]
+)
+def test_nan_in_a_stack_raises(device, name, n):
+    a = np.broadcast_to(np.eye(n), (3, n, n)).copy()
+    a[1, 1, 1] = np.nan
+    x = gi.asarray(a, device=device)
+    if device == "cpu" and not _raises(getattr(np.linalg, name), a):
+        return  # NumPy's has NaN
+    with pytest.raises(np.linalg.LinAlgError, match=r"matrix \(1,\)|stack"):
+        getattr(gi.linalg, name)(x)
+
+
+def test_nan_spreads_to_the_solution(device):
+    a = np.eye(5)
+    a[2, 2] = np.nan
+    x = gi.asarray(a, device=device)
+    assert np.isnan(np.asarray(gi.linalg.solve(x, gi.ones(5, "float64", device=device)))).any()
 
 
 @pytest.mark.driver

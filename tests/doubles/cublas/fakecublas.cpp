@@ -108,6 +108,17 @@ struct Layout {
   int64_t stride = 0;
 };
 
+// The batched routines are beside those of cuSOLVER.
+void* batched(const char* name) {
+  void* solver = dlopen(std::getenv("GPUINTEROP_LIBCUSOLVER"), RTLD_NOW);
+  return solver ? dlsym(solver, name) : nullptr;
+}
+template <class... A>
+int forwarded(const char* name, A... arguments) {
+  auto* call = reinterpret_cast<int (*)(A...)>(batched(name));
+  return call ? call(arguments...) : kNotInitialized;
+}
+
 }  // namespace
 
 extern "C" {
@@ -226,21 +237,16 @@ int cublasLtMatmul(void* h, Desc* d, const void* alpha, const void* a, Layout* l
   return 0;
 }
 
-// The batched routines are beside those of cuSOLVER.
-void* batched(const char* name) {
-  void* solver = dlopen(std::getenv("GPUINTEROP_LIBCUSOLVER"), RTLD_NOW);
-  return solver ? dlsym(solver, name) : nullptr;
-}
-#define BATCHED(L)                                                                                                        \
-  int cublas##L##getrfBatched(Handle* h, int n, void** a, int ld, int* pivots, int* info, int count) {                    \
-    auto* call = reinterpret_cast<int (*)(Handle*, int, void**, int, int*, int*, int)>(batched("fake" #L "getrfBatched")); \
-    return call ? call(h, n, a, ld, pivots, info, count) : kNotInitialized;                                               \
-  }                                                                                                                       \
-  int cublas##L##getrsBatched(Handle* h, int op, int n, int columns, void** a, int ld, const int* pivots, void** b,       \
-                              int ldb, int* info, int count) {                                                            \
-    auto* call = reinterpret_cast<int (*)(Handle*, int, int, int, void**, int, const int*, void**, int, int*, int)>(      \
-        batched("fake" #L "getrsBatched"));                                                                               \
-    return call ? call(h, op, n, columns, a, ld, pivots, b, ldb, info, count) : kNotInitialized;                          \
+#define BATCHED(L)                                                                                                       \
+  int cublas##L##getrfBatched(Handle* h, int n, void** a, int ld, int* pivots, int* info, int count) {                   \
+    return forwarded("fake" #L "getrfBatched", h, n, a, ld, pivots, info, count);                                        \
+  }                                                                                                                      \
+  int cublas##L##getrsBatched(Handle* h, int op, int n, int columns, void** a, int ld, const int* pivots, void** b,      \
+                              int ldb, int* info, int count) {                                                           \
+    return forwarded("fake" #L "getrsBatched", h, op, n, columns, a, ld, pivots, b, ldb, info, count);                   \
+  }                                                                                                                      \
+  int cublas##L##geqrfBatched(Handle* h, int m, int n, void** a, int ld, void** tau, int* info, int count) {             \
+    return forwarded("fake" #L "geqrfBatched", h, m, n, a, ld, tau, info, count);                                        \
   }
 BATCHED(S)
 BATCHED(D)

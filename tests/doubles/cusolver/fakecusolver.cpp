@@ -201,6 +201,18 @@ int getrs_batched(Handle* h, int n, int columns, void** a, int ld, const int* pi
   return 0;
 }
 
+int geqrf_batched(Handle* h, int m, int n, void** a, int ld, void** tau, int* info, int count, int type) {
+  *info = 0;
+  queue(h->stream, [=] {
+    for (int i = 0; i < count; ++i) {
+      Room r(m, n, type);
+      Int status, rows = m, columns = n, lead = ld;
+      lapack("geqrf", type, &rows, &columns, a[i], &lead, tau[i], r.work.data(), &r.size, &status);
+    }
+  });
+  return 0;
+}
+
 }  // namespace
 
 extern "C" {
@@ -316,6 +328,9 @@ int cusolverDnXgeev(Handle* h, void*, int left, int vectors, Int n, int type, vo
   }                                                                                                                          \
   int cusolverDn##L##potrfBatched(Handle* h, int upper, int n, void** a, int ld, int* info, int count) {                     \
     return potrf_batched(h, upper, n, a, ld, info, count, type);                                                             \
+  }                                                                                                                          \
+  int fake##L##geqrfBatched(Handle* h, int m, int n, void** a, int ld, void** tau, int* info, int count) {                   \
+    return geqrf_batched(h, m, n, a, ld, tau, info, count, type);                                                            \
   }                                                                                                                          \
   int fake##L##getrfBatched(Handle* h, int n, void** a, int ld, int* pivots, int* info, int count) {                         \
     return getrf_batched(h, n, a, ld, pivots, info, count, type);                                                            \
