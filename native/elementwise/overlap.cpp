@@ -106,7 +106,7 @@ bool may_overlap(const Array& a, const Array& b, const char* where) {
 
 bool overlaps_itself(const Array& a) noexcept {
   const Layout& l = a.layout;
-  if (l.size() <= 1 || l.is_c_contiguous() || l.is_f_contiguous()) return false;
+  if (l.is_c_contiguous() || l.is_f_contiguous()) return false;
   Term dims[kMaxDims];
   int n = 0;
   for (int d = 0; d < l.ndim(); ++d) {
@@ -145,7 +145,7 @@ bool is_same_place(const Array& a, const Array& b) noexcept {
     return false;
   for (int d = 0; d < a.layout.ndim(); ++d) {
     if (a.layout.shape()[d] != b.layout.shape()[d]) return false;
-    if (a.layout.shape()[d] > 1 && a.layout.strides()[d] != b.layout.strides()[d]) return false;
+    if (a.layout.strides()[d] != b.layout.strides()[d]) return false;
   }
   return true;
 }

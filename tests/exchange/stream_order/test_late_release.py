@@ -123,6 +123,26 @@ OWNERS = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("handed_on", [False, True])
+def test_owner_on_the_legacy_stream_is_kept_only_for_consumers_on_other_streams(gpu, handed_on):
+    """The legacy stream waits for our own use, so the owner may go at once. No stream waits for a consumer's use."""
+    owner = borrowed(gpu.x, legacy().handle)
+    alive, y = weakref.ref(owner), gi.from_dlpack(owner)
+    if handed_on:
+        held = consume(y.__dlpack__(stream=gpu.other_stream.handle, max_version=(1, 3)))
+        gate = gated(gpu.other_stream, gi.zeros((64,), device="cuda:0"))  # the consumer's own use
+    else:
+        held, gate = None, gated(gpu.other_stream, y)
+    del owner, y
+    if held is not None:
+        peer().peer_delete_later(held, 0)
+        time.sleep(0.02)
+    kept = alive() is not None
+    gate.open()
+    assert kept == handed_on
+    assert soon_synchronized(lambda: alive() is None)
+
+
 @pytest.mark.parametrize("cycle", [False, True])
 @pytest.mark.parametrize("name", OWNERS)
 def test_owner_of_borrowed_memory_lives_as_long(gpu, name, cycle):
