@@ -7,6 +7,7 @@ is marked slow.
 import os
 import re
 
+import numpy as np
 import pytest
 
 from gpuinterop import jit
@@ -18,6 +19,7 @@ from gpuinterop.elementwise.table import ROWS
 from gpuinterop.errors import DTypeError
 from gpuinterop.index import masks
 from gpuinterop.jit.nvrtc import Target
+from gpuinterop.linalg import small
 from gpuinterop.random import generator
 from gpuinterop.reduce import softmax
 from gpuinterop.sorting import distinct, lines, scan, search
@@ -211,6 +213,14 @@ def test_random_numbers(kind):
 def build_text(text: str, *kernels: str) -> None:
     code = jit.compile_source(text, known_archs()[len(text) % 2], options=jit.EXACT)
     assert all(kernel.encode() in code for kernel in kernels)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
+def test_small_matrices_of_every_type(dtype):
+    for name in ("solve", "cholesky", "reflectors"):
+        build_text(
+            small.text(name, dtype, (44 << 10) // np.dtype(dtype).itemsize, 256), f"gi_{name}"
+        )
 
 
 KEYS = ("bool", "int8", "uint16", "int64", "float32", "float64", "bfloat16", "int32", "float16")
