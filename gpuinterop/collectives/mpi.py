@@ -11,6 +11,7 @@ from typing import Any
 from mpi4py import MPI
 
 from gpuinterop import _core, errors
+from gpuinterop.arrays import copy_tracking
 from gpuinterop.arrays.core_view import byte_range
 
 NAME = "MPI"
@@ -196,14 +197,24 @@ def all_gather(group: Any, x: Any, out: Any) -> None:
 
 def gather(group: Any, x: Any, out: Any, root: int) -> None:
     """Gather in one process."""
-    with _message(x) as sent, _message(out, group.Get_size()) as received:
-        group.Gather(sent, received, root=root)
+    if out is not None:
+        _copy_own_block(out[root], x)
+    with _message(x if out is None else None) as sent, _message(out, group.Get_size()) as received:
+        group.Gather(sent or MPI.IN_PLACE, received, root=root)
 
 
 def scatter(group: Any, x: Any, out: Any, root: int) -> None:
     """Scatter from one process."""
-    with _message(x, group.Get_size()) as sent, _message(out) as received:
-        group.Scatter(sent, received, root=root)
+    if x is not None:
+        _copy_own_block(out, x[root])
+    with _message(x, group.Get_size()) as sent, _message(out if x is None else None) as received:
+        group.Scatter(sent, received or MPI.IN_PLACE, root=root)
+
+
+def _copy_own_block(target: Any, source: Any) -> None:
+    """Copy the block that stays in the root, because Open MPI packs and unpacks it between two datatypes."""
+    with copy_tracking.isolated_copy_count():
+        target[...] = source
 
 
 def all_to_all(group: Any, x: Any, out: Any) -> None:
