@@ -527,7 +527,7 @@ def _norm_plan_of(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = Fa
     return norm_plan_of(x, ord, axis, keepdims) if is_vector else None
 
 
-@_core.planned(_norm_plan_of, "x ord axis keepdims")
+@_core.planned(_norm_plan_of, "x ord axis keepdims", on_host=True)
 @_own()
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     """Return numpy.linalg.norm: of a vector, or of a matrix, or of those along `axis`.
@@ -555,7 +555,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     return _matrix_norm(x, ord, (row, column), keepdims)
 
 
-@_core.planned(norm_plan_of, "x / * axis keepdims ord")
+@_core.planned(norm_plan_of, "x / * axis keepdims ord", on_host=True)
 @_own()
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
     """Return the norm of vectors of any order along `axis`, by default of all elements.

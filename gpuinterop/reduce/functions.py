@@ -294,7 +294,7 @@ def reduce_sum(x: Any, mask: Sequence[int]) -> Any:
 
 
 def norm_plan_of(x: Any, ord: Any = 2, axis: Any = None, keepdims: bool = False) -> Any:
-    """Return the plan of norms of vectors of floats on a GPU; None for other orders and dtypes."""
+    """Return the plan of norms of vectors of floats; None for other orders and dtypes."""
     if ord not in (None, 2) or dtypes.LETTERS[dtypes.name_of(x.dtype)] not in "fc":
         return None
     axes = tuple(_core.read_axes(axis, x.ndim, "norm"))
@@ -303,7 +303,7 @@ def norm_plan_of(x: Any, ord: Any = 2, axis: Any = None, keepdims: bool = False)
     return made if isinstance(made, _core.Plan) else None
 
 
-@_core.planned(norm_plan_of, "x ord axis keepdims")
+@_core.planned(norm_plan_of, "x ord axis keepdims", on_host=True)
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     """Return the vector norm over `axis` (all axes by default): ord 2, 1, inf or -inf.
 

@@ -1,4 +1,4 @@
-// Functions of arrays on a GPU that are one plan: later calls with arrays of the same layouts, and with the same other
+// Functions of arrays that are one plan, most of them on a GPU alone: later calls with arrays of the same layouts, and with the same other
 // arguments, run no Python.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -30,6 +30,7 @@ struct Planned {
   size_t arrays;
   // Makes a Plan of operands and other arguments; None: Python carries the call out.
   nb::object plan;
+  bool on_host;  // also of arrays on "cpu"
   // The class of the tuple of results; None: one result alone, or a tuple of several.
   nb::object tuple;
 };
@@ -68,11 +69,11 @@ nb::object plan_from_python(const Planned& f, const Values& values) {
   return f.plan(*operands, **others);
 }
 
-bool on_one_gpu(const Values& values, size_t arrays, const char* where) {
-  for (size_t i = 0; i < arrays; ++i) {
+bool on_one_device(const Values& values, const Planned& f, const char* where) {
+  for (size_t i = 0; i < f.arrays; ++i) {
     if (!values[i] || !is_array(values[i])) return false;
     const Array& a = read_array(values[i], where);
-    if (!a.device.is_cuda() || a.device != unwrap(values[0]).device) return false;
+    if (!(f.on_host || a.device.is_cuda()) || a.device != unwrap(values[0]).device) return false;
   }
   return true;
 }
@@ -96,7 +97,7 @@ PyObject* run_planned(uint32_t number, PyObject* const* args, Py_ssize_t nargs, 
   const Planned& f = planned[number];
   const char* where = f.parameters.function.c_str();
   const Values values = f.parameters.read(args, nargs, names);
-  if (!on_one_gpu(values, f.arrays, where)) return nullptr;
+  if (!on_one_device(values, f, where)) return nullptr;
   auto write_key = [&](ops::CallKey& key) {
     key.begin(ops::Subject::Planned, number);
     for (size_t i = 0; i < f.parameters.names.size(); ++i)
@@ -122,10 +123,11 @@ PyObject* attempt_planned(const PublicFunction& self, PyObject* const* args, Py_
   });
 }
 
-nb::object make_planned(nb::object plan, std::string parameters, size_t arrays, nb::object tuple) {
+nb::object make_planned(nb::object plan, std::string parameters, size_t arrays, nb::object tuple,
+                        bool on_host) {
   return nb::cpp_function([=](nb::callable python) {
     const auto name = nb::cast<std::string>(python.attr("__name__"));
-    planned.push_back({Parameters(name, parameters, arrays), arrays, plan, tuple});
+    planned.push_back({Parameters(name, parameters, arrays), arrays, plan, on_host, tuple});
     return make_function(attempt_planned, static_cast<int>(planned.size() - 1), nullptr, python,
                          planned.back().parameters.names[0] == "self");
   });
@@ -135,10 +137,11 @@ nb::object make_planned(nb::object plan, std::string parameters, size_t arrays, 
 
 void register_planned(nb::module_& m) {
   m.def("planned", &make_planned, nb::arg("plan"), nb::arg("parameters"), nb::arg("arrays") = 1,
-        nb::arg("tuple") = nb::none(),
+        nb::arg("tuple") = nb::none(), nb::arg("on_host") = false,
         "Decorator of a function that is one plan for some arrays on a GPU: what "
         "plan(*arrays, **others) returns, None for calls of which there is none. `parameters`: "
-        "its names, the arrays first. `tuple`: the class of a tuple of results.");
+        "its names, the arrays first. `tuple`: the class of a tuple of results. `on_host`: of "
+        "arrays on \"cpu\" too.");
 }
 
 }  // namespace gpuinterop

@@ -100,6 +100,31 @@ CALLS = {
     "linalg.norm": lambda x, m: gi.linalg.norm(x.T, axis=0),
     "linalg.vector_norm": lambda x, m: gi.linalg.vector_norm(x),
 }
+
+
+@pytest.mark.parametrize("name", ["norm", "linalg.norm", "linalg.vector_norm"])
+def test_cached_norms_on_each_device_run_no_function_of_the_package(device, name):
+    x = gi.GpuArray(np.arange(12, dtype="f4").reshape(3, 4), device=device)
+    assert not functions_of(lambda: CALLS[name](x, None), PACKAGE)
+
+
+def test_a_capture_records_plans_whose_shapes_are_known(device):
+    host = values_of("int64", (9000,))
+    x, tests = gi.GpuArray(host, device=device), gi.GpuArray(host[::3].copy(), device=device)
+    with gi.capture(device=device) as graph:
+        found = gi.sort(x), gi.argsort(x), gi.isin(x, tests), gi.repeat(x, 2)
+        for call in (gi.unique, gi.unique_all, gi.nonzero):
+            with pytest.raises(gi.CaptureError):
+                call(x)
+    other = host[::-1].copy()
+    x[...] = gi.GpuArray(other, device=device)
+    graph.replay()
+    equal(found[0], np.sort(other))
+    equal(found[1], np.argsort(other, kind="stable"))
+    equal(found[2], np.isin(other, host[::3]))
+    equal(found[3], np.repeat(other, 2))
+
+
 NAMED = {
     "unique_all": lambda x, m: gi.unique_all(x),
     "unique_counts": lambda x, m: gi.unique_counts(x),
