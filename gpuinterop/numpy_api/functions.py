@@ -38,7 +38,7 @@ from gpuinterop.reduce.functions import FUNCTIONS_OF_AXES
 from gpuinterop.reduce.table import REDUCTIONS, Reduction
 from gpuinterop.sorting import scan, search, sort
 
-from . import build, contractions, equality
+from . import build, contractions, equality, polynomials
 
 # ---- new arrays -------------------------------------------------------------------------------------
 
@@ -432,6 +432,8 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.einsum: contractions.einsum,
     np.tensordot: contractions.tensordot,
     np.kron: contractions.kron,
+    np.convolve: polynomials.convolve,
+    np.roots: polynomials.roots,
     np.cross: contractions.cross,
     np.diff: _diff,
     np.meshgrid: build.meshgrid,
