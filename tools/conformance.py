@@ -6,8 +6,8 @@ that name; the tests of SciPy and scikit-learn are in their packages. ``--librar
 another namespace. ``--downloads refuse`` refuses hidden downloads from a GPU, except by functions that compare; tests
 in which the project asks for one count as refused. ``--record`` writes the outcome of a complete run to
 benchmarks/results, from which docs/reference/conformance.md is made. conformance.txt, beside this file, lists the tests
-that may fail with gpuinterop: suite, ``|``, the end of the test's name, ``|``, the reason. They count as failed, and do
-not fail the run. What follows ``--`` goes to pytest.
+that may fail with gpuinterop: suite, or suite on device, ``|``, the end of the test's name, with parameters or without,
+``|``, the reason. They count as failed, and do not fail the run. What follows ``--`` goes to pytest.
 """
 
 from __future__ import annotations
@@ -115,11 +115,16 @@ def files_of(suite: str) -> tuple[Path, list[str]]:
     return folder.parent, [str(f.relative_to(folder.parent)) for f in chosen]
 
 
-def reasons_to_fail(suite: str) -> dict[str, str]:
-    """Return the ends of the names of tests that may fail, with their reasons."""
+def reasons_to_fail(suite: str, device: str) -> dict[str, str]:
+    """Return the ends of the names of tests that may fail on a device, with their reasons."""
     lines = (HERE / "conformance.txt").read_text(encoding="utf-8").splitlines()
     rows = [[part.strip() for part in line.split("|", 2)] for line in lines if line[:1] not in "#"]
-    return {end: reason for of, end, reason in rows if of == suite}
+    return {end: reason for of, end, reason in rows if of in (suite, f"{suite} on {device}")}
+
+
+def may_fail(name: str, end: str) -> bool:
+    """Return whether a test's name has this end, perhaps before its parameters."""
+    return name.endswith(end) or name.partition("[")[0].endswith(end)
 
 
 # ---- in the processes of pytest -------------------------------------------------------------------
@@ -293,7 +298,7 @@ def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
     """Keep the tests that are run for each namespace, and let those fail that conformance.txt lists."""
     import pytest
 
-    ends = reasons_to_fail(_suite) if _library == "gpuinterop" else {}
+    ends = reasons_to_fail(_suite, _device) if _library == "gpuinterop" else {}
     module, chosen, other = LIBRARIES.get(_library, ("", ""))[0], [], []
     for item in items:
         values = getattr(getattr(item, "callspec", None), "params", {})
@@ -306,7 +311,7 @@ def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
         }.get(_suite, True)
         (chosen if by_namespace else other).append(item)
         for end, reason in ends.items():
-            if item.nodeid.endswith(end):
+            if may_fail(item.nodeid, end):
                 item.add_marker(
                     pytest.mark.xfail(reason=f"conformance.txt: {reason}", strict=False)
                 )
@@ -373,7 +378,8 @@ def _add_counts(row: dict[str, Any]) -> None:
     counts: dict[str, Counter[str]] = {folder: Counter() for folder in folders.values()}
     for name, outcome in _outcomes.items():
         counts[folders[name]][outcome] += 1
-        counts[folders[name]]["downloaded"] += _downloaded[name]
+        if _downloads == "refuse":
+            counts[folders[name]]["downloaded"] += _downloaded[name]
     parts = row["parts"] = {**row.get("parts", {}), **counts}
     for outcome in (
         "passed",

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from typing import Any
 
-from conformance import reasons_to_fail
+from conformance import may_fail, reasons_to_fail
 from page_parts import NAMES, RESULTS, spelt, table
 
 HEAD = """\
@@ -71,7 +71,7 @@ def _section(record: dict[str, Any]) -> str:
         *table(["", *heads], counts),
         *_by_folder(rows, who, heads),
     ]
-    return "\n".join([*lines, *_failures(suite, rows)]) + "\n"
+    return "\n".join([*lines, *_failures(suite, _device(record), rows)]) + "\n"
 
 
 def _by_folder(rows: dict[str, Any], who: list[str], heads: list[str]) -> list[str]:
@@ -86,14 +86,14 @@ def _by_folder(rows: dict[str, Any], who: list[str], heads: list[str]) -> list[s
     return ["", *table(["passed in", *heads], lines)]
 
 
-def _failures(suite: str, rows: dict[str, Any]) -> list[str]:
+def _failures(suite: str, device: str, rows: dict[str, Any]) -> list[str]:
     """Return a table of the failures of gpuinterop by test and reason, and which other libraries fail the same."""
     others = [n for n in rows if not n.startswith("gpuinterop")]
     failures = sorted({name for n in rows.keys() - {*others} for name in rows[n]["failures"]})
     failed = {n: {_case(name) for name in rows[n]["failures"]} for n in others}
     if not failures:
         return ["", "gpuinterop fails no test."]
-    kinds = {name: (_short(name), _reason(suite, name)) for name in failures}
+    kinds = {name: (_short(name), _reason(suite, device, name)) for name in failures}
     lines = []
     for (test, reason), count in sorted(Counter(kinds.values()).items()):
         cases = {_case(name) for name in failures if kinds[name] == (test, reason)}
@@ -116,8 +116,9 @@ def _case(name: str) -> str:
     )
 
 
-def _reason(suite: str, name: str) -> str:
-    found = (reason for end, reason in reasons_to_fail(suite).items() if name.endswith(end))
+def _reason(suite: str, device: str, name: str) -> str:
+    rows = reasons_to_fail(suite, device).items()
+    found = (reason for end, reason in rows if may_fail(name, end))
     return next(found, "not known")
 
 
