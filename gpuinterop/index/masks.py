@@ -89,20 +89,19 @@ def _places_plan(device: int, shape: tuple[int, ...], apart: bool) -> Any:
 @lru_cache(maxsize=1024)
 def _elements_plan(
     device: int, dtype: np.dtype[Any], n: int, extents: tuple[int, ...], strides: tuple[int, ...], action: int,
-    step: int = 0,
+    step: int = 0, cls: Any = None,
 ) -> Any:  # fmt: skip
     """Return the plan that reads the elements of the first operand that the second one, a mask, selects.
 
     Or the one that assigns them the values of the first operand; the third one is then what `_count_plan` returns.
+    With the class of the result, the mask is the first operand.
     """
-    tiles, read = -(-n // _TILE), action == READ
-    launch = _launch(device, "gi_compact_write", tiles, (INPUT, 1, 0), n, tiles, (INPUT, 2, 0), None,
-                     [(OUTPUT, 0, 0)], (INPUT, 0, 0), step=step, extents=extents, strides=strides, action=action,
-                     itemsize=dtype.itemsize)  # fmt: skip
-    work, result = (
-        _count_plan(device, n, 1) if read else None,
-        Output(None, dtype_id(dtype), (1,), read),
-    )
+    tiles, read, mask = -(-n // _TILE), action == READ, int(cls is None)
+    launch = _launch(device, "gi_compact_write", tiles, (INPUT, mask, 0), n, tiles, (INPUT, 2, 0), None,
+                     [(OUTPUT, 0, 0)], (INPUT, 1 - mask, 0), step=step, extents=extents, strides=strides,
+                     action=action, itemsize=dtype.itemsize)  # fmt: skip
+    work = _count_plan(device, n, mask) if read else None
+    result = Output(cls, dtype_id(dtype), (1,), read)
     return _core.make_plan(device, [launch], 0, [result], work)
 
 
@@ -155,13 +154,21 @@ def places(mask: Any, where: str, apart: bool = True) -> Any:
     return found if not apart or mask.ndim > 1 else (found,)
 
 
-def plan_of_selected(x: Any, key: Any) -> Any:
+def plan_of_selected(x: Any, key: Any, cls: Any = None) -> Any:
     """Return the plan of ``x[key]`` for a mask of the shape of x on a GPU; None for other keys."""
     x, mask = results.plain(x), results.plain(key)
     whole = mask.dtype == np.bool_ and mask.ndim and mask.size and mask.shape == x.shape
     if not whole or not mask.is_c_contiguous():
         return None
-    return _elements_plan(x.device.index, x.dtype, mask.size, *_core._merged(x), READ)
+    return _elements_plan(x.device.index, x.dtype, mask.size, *_core._merged(x), READ, 0, cls)
+
+
+def plan_of_compressed(condition: Any, x: Any, axis: Any = None) -> Any:
+    """Return the plan of ``compress(condition, x, axis)`` for vectors of one length; None for other calls."""
+    along = axis is None or (type(axis) is int and axis in (0, -1))
+    if not along or results.plain(x).ndim != 1 or type(x) not in _core.result_types():
+        return None
+    return plan_of_selected(x, condition, results.class_for(type(x), x.dtype))
 
 
 def plan_of_places(x: Any, apart: bool = True, flat: bool = False) -> Any:

@@ -21,7 +21,7 @@ from gpuinterop.errors.messages import not_one_of
 from .elements import MODES, Elements, ElementsAlongAxis
 from .getitem import as_assigned_values, read, unshared_indices, writable, write
 from .keys import IndexArray, as_index_array
-from .masks import MOST, may_wait, places, plan_of_places, repeated_places
+from .masks import MOST, may_wait, places, plan_of_compressed, plan_of_places, repeated_places
 
 
 @_core.planned(plan_of_places, "x", tuple=tuple)
@@ -213,6 +213,7 @@ def put(x: Any, ind: Any, v: Any, mode: str = "raise") -> None:
     write(elements, values, x)
 
 
+@_core.planned(plan_of_compressed, "condition x axis", 2)
 @_core.by_numpy(np.compress, "condition x axis", 2, mixed=True)
 def compress(condition: Any, x: Any, axis: int | None = None, out: Any = None) -> Any:
     """Return the parts of x along `axis` for which the 1-d `condition` is true; None flattens x first.

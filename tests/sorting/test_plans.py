@@ -88,6 +88,7 @@ def test_isin_of_every_form(device, dtype, n):
 
 CALLS = {
     "nonzero": lambda x, m: gi.nonzero(m),
+    "compress": lambda x, m: gi.compress(m, x),
     "argwhere": lambda x, m: gi.argwhere(m),
     "flatnonzero": lambda x, m: gi.flatnonzero(m),
     "unique": lambda x, m: gi.unique(x),
@@ -100,6 +101,20 @@ CALLS = {
     "linalg.norm": lambda x, m: gi.linalg.norm(x.T, axis=0),
     "linalg.vector_norm": lambda x, m: gi.linalg.vector_norm(x),
 }
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int16"])
+def test_compressed_vectors(device, dtype):
+    host, mask = values_of(dtype, (9000,)), np.random.default_rng(0).random(9000) > 0.9
+    m = gi.GpuArray(mask, device=device)
+    for cls in (gi.GpuArray, gi.CudaNdarray)[: 1 + (dtype == "float32")]:
+        x = cls(host, device=device)
+        for axis in (None, 0, -1):
+            found = gi.compress(m, x, axis)
+            equal(found, np.compress(mask, host, axis))
+            assert type(found) is cls
+        equal(gi.compress(m, x[::-1]), host[::-1][mask])
+        equal(gi.compress(m[:4000], x), host[:4000][mask[:4000]])
 
 
 @pytest.mark.parametrize("name", ["norm", "linalg.norm", "linalg.vector_norm"])
