@@ -150,6 +150,11 @@ def test_mpi_copies_no_view_and_counts_what_it_packs(alone):
     with gi.no_copies():
         collectives.all_gather(x.T, out[:, ::2, ::2], group=alone)
     assert out[0, ::2, ::2].tolist() == x.T.tolist()
+    gathered, back = zeros(1, 4, 3), zeros(3, 4)
+    with gi.no_copies():  # the block that stays in the root is no packing
+        collectives.gather(x.T, gathered[:, ::-1], group=alone)
+        collectives.scatter(gathered[:, ::-1], back.T, group=alone)
+    assert (gathered[0, ::-1].tolist(), back.tolist()) == (x.T.tolist(), x.tolist())
     for collective in (collectives.all_reduce, collectives.broadcast):
         with gi.no_copies(), pytest.raises(gi.CopyForbiddenError):
             collective(x.T, group=alone)
