@@ -40,7 +40,7 @@ def __getattr__(name: str) -> Any:
         # With SCIPY_ARRAY_API=1 SciPy's function looks here again, so take the ufunc in it.
         function: Any = getattr(import_module("scipy.special"), name, None)
         ufunc: Any = inspect.unwrap(function)
-        if isinstance(ufunc, np.ufunc):
+        if isinstance(ufunc, np.ufunc) and ufunc.nout == 1:
             globals()[name] = found = _of_ufunc(path, ufunc, own)
             return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

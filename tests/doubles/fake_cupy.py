@@ -2,6 +2,7 @@
 
 import ctypes
 import importlib.machinery
+import importlib.util
 import sys
 import types
 import weakref
@@ -39,6 +40,7 @@ class ndarray:
     strides = property(lambda self: self.host.strides)
     dtype = property(lambda self: self.host.dtype)
     device = property(lambda self: types.SimpleNamespace(id=self.data.device_id))
+    get = property(lambda self: self.host.copy)
     _c_contiguous = property(lambda self: self.host.flags.c_contiguous)
 
 
@@ -57,7 +59,7 @@ def to_device(value):
     if isinstance(value, (list, tuple)):
         items = map(to_device, value)
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-    if not isinstance(value, (np.ndarray, np.generic)):
+    if not isinstance(value, (np.ndarray, np.generic)) or value.dtype == object:
         return value
     made = ndarray(value.shape, value.dtype)
     made.host[...] = value
@@ -99,4 +101,13 @@ def install():
     )  # fmt: skip
     for part in ("linalg", "fft"):
         setattr(cupy, part, Namespace(f"cupy.{part}", getattr(np, part)))
+    cupy.asarray = lambda value: to_device(np.asarray(value))
+    scipys = Namespace("cupyx.scipy", None)
+    sys.modules["cupyx"], sys.modules["cupyx.scipy"] = Namespace("cupyx", None), scipys
+    sys.modules["cupyx"].scipy = scipys
+    for part in ("ndimage", "signal", "special"):
+        if importlib.util.find_spec("scipy"):
+            made = Namespace(f"cupyx.scipy.{part}", importlib.import_module(f"scipy.{part}"))
+            setattr(scipys, part, made)
+            sys.modules[made.__name__] = made
     sys.modules["cupy_backends"] = None
