@@ -30,7 +30,7 @@ _OWN = {
     "gammaln": "lgamma",
 }
 # CuPy's have other values at poles and outside of the domain.
-_OTHERWISE = frozenset({"betaincinv", "chdtrc", "gammasgn"})
+_OTHERWISE = frozenset({"betaincinv", "gammasgn"})
 
 
 def __getattr__(name: str) -> Any:
