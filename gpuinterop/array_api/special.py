@@ -17,6 +17,8 @@ from gpuinterop import _core
 from gpuinterop.borrowed.borrow import borrow, on_cuda
 from gpuinterop.elementwise.calls import FUNCTIONS
 from gpuinterop.elementwise.results import plain
+from gpuinterop.errors import type_name
+from gpuinterop.errors.messages import not_an_array
 
 from .of_numpy import wide
 
@@ -51,7 +53,10 @@ def _of_ufunc(path: str, ufunc: Any, own: Callable[..., Any] | None) -> Callable
 
     def call(*args: Any) -> Any:
         args = wide(args)
-        first = next(x for x in args if isinstance(x, _core.Array))
+        first = next((x for x in args if isinstance(x, _core.Array)), None)
+        if first is None:
+            kind = type_name(args[0] if args else None)
+            raise not_an_array(f"array_api.special.{ufunc.__name__}", "an operand", kind)
         if first.device.type == "cpu":
             return plain(ufunc(*args))
         types = [x.dtype if hasattr(x, "dtype") else type(x) for x in args]

@@ -294,12 +294,13 @@ def reduce_sum(x: Any, mask: Sequence[int]) -> Any:
 
 
 def norm_plan_of(x: Any, ord: Any = 2, axis: Any = None, keepdims: bool = False) -> Any:
-    """Return the plan of norms of vectors of floats; None for other orders and dtypes."""
-    if ord not in (None, 2) or dtypes.LETTERS[dtypes.name_of(x.dtype)] not in "fc":
+    """Return the plan of norms of vectors of floats; None for other orders and dtypes, and for other `keepdims`."""
+    floats = dtypes.LETTERS[dtypes.name_of(x.dtype)] in "fc"
+    if ord not in (None, 2) or not floats or not isinstance(keepdims, bool):
         return None
     axes = tuple(_core.read_axes(axis, x.ndim, "norm"))
-    has_axis, keeps = axis is not None, bool(keepdims)
-    made = _reduce("norm2", x, axes, has_axis, None, None, keeps, 0.0, None, None)
+    has_axis = axis is not None
+    made = _reduce("norm2", x, axes, has_axis, None, None, keepdims, 0.0, None, None)
     return made if isinstance(made, _core.Plan) else None
 
 

@@ -35,6 +35,16 @@ def test_functions_that_gpuinterop_computes(device, name, dtype):
     np.testing.assert_allclose(found, expected, rtol=4 * np.finfo(expected.dtype).eps)
 
 
+@pytest.mark.parametrize(
+    "given", [(1.0,), (np.ones(2),), ()], ids=["a number", "of NumPy", "nothing"]
+)
+def test_calls_without_an_array_are_refused(given):
+    with pytest.raises(
+        gi.errors.ArgumentTypeError, match=r"special\.erf: expected a gpuinterop array"
+    ):
+        xp.special.erf(*given)
+
+
 def test_poles(device):
     x = gi.array(np.array([0.0, -0.0, -1.0, -2.0, np.inf, np.nan]), device=device)
     np.testing.assert_array_equal(xp.special.gammaln(x).get(), special.gammaln(x.get()))

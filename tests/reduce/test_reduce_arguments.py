@@ -78,6 +78,8 @@ WRONG = {
     "seven arguments": (ArgumentTypeError, lambda x: x.sum(0, None, None, False, 5, True, 0)),
     "keepdims": (ArgumentTypeError, lambda x: x.sum(keepdims="no")),
     "keepdims of norm": (ArgumentTypeError, lambda x: x.norm(axis=0, keepdims=[True])),
+    **{f"a text as keepdims of {name}": (ArgumentTypeError, lambda x, f=f: f(x, axis=0, keepdims="no"))
+       for name, f in (("norm", gi.norm), ("linalg.norm", gi.linalg.norm), ("vector_norm", gi.linalg.vector_norm))},
     "keepdims of ptp": (ArgumentTypeError, lambda x: x.ptp(axis=0, keepdims="no")),
     "ddof": (ArgumentTypeError, lambda x: x.var(ddof="one")),
     "ddof of NaN": (ArgumentTypeError, lambda x: x.var(ddof=float("nan"))),
