@@ -1,7 +1,7 @@
-"""Factorizations on CUDA: cuSOLVER's routines, and those of cuBLAS for many small matrices.
+"""Factorizations on CUDA: cuSOLVER's routines, those of cuBLAS for many small matrices, and the kernels of small.py.
 
-The routines work in place on matrices in column-major order, so each function copies its operand once into that
-order. Factors that are matrices are views of those copies. Nothing of it counts as a copy: it is a part of the
+The libraries' routines work in place on matrices in column-major order, so a function copies its operand once into
+that order. Factors that are matrices are views of those copies. Nothing of it counts as a copy: it is a part of the
 result, as in every operation.
 """
 

@@ -1,4 +1,4 @@
-"""The bit generator: the place in the sequence of random numbers."""
+"""The state of the bit generator: seeds, jumps, the place in the sequence. kernels/numbers.cuh computes the numbers."""
 
 from __future__ import annotations
 

@@ -217,7 +217,9 @@ def build_text(text: str, *kernels: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
 def test_small_matrices_of_every_type(dtype):
-    for name in ("solve", "cholesky", "reflectors"):
+    for name in ("solve", "cholesky", "reflectors")[
+        "complex" in dtype :
+    ]:  # solve is of real numbers
         build_text(
             small.text(name, dtype, (44 << 10) // np.dtype(dtype).itemsize, 256), f"gi_{name}"
         )

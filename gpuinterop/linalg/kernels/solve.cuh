@@ -1,4 +1,4 @@
-// Solves a x = b by Gauss's elimination with the largest pivot of each column, one matrix in a block.
+// Solves real equations a x = b by Gauss's elimination with the largest pivot of each column, one matrix in a block.
 
 struct Params {
   Stack a, b;
@@ -13,8 +13,6 @@ GI_FN u32 gi_size(double x) {
   const u64 bits = gi_bits(x) & 0x7fffffffffffffffull;
   return (u32)(bits >> 32) + ((u32)bits != 0);
 }
-GI_FN u32 gi_size(c64 x) { return gi_size(gi_abs(x.re) + gi_abs(x.im)); }
-GI_FN u32 gi_size(c128 x) { return gi_size(gi_abs(x.re) + gi_abs(x.im)); }
 
 __shared__ T tile[GI_ROOM];     // a and b side by side, in rows of an odd length
 __shared__ T factors[kMostRows];
