@@ -6,8 +6,8 @@ NumPy computes them on "cpu", CuPy on CUDA if it is installed, both on the memor
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from gpuinterop.elementwise.missing_names import own_call
@@ -44,9 +44,13 @@ def on_cuda(path: str) -> Any:
         return None
     found: Any = import_module(_ON_CUDA[package])
     for part in name.split("."):
-        if not hasattr(found, part) and package == "scipy":
-            with suppress(ModuleNotFoundError):
-                import_module(f"{found.__name__}.{part}")
+        if isinstance(found, ModuleType) and package == "scipy" and not hasattr(found, part):
+            module = f"{found.__name__}.{part}"
+            try:
+                import_module(module)
+            except ModuleNotFoundError as error:
+                if error.name != module:  # CuPy has it, and misses a package itself
+                    raise
         found = getattr(found, part, None)
     return found
 

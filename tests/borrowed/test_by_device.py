@@ -269,6 +269,34 @@ def test_functions_on_a_gpu_give_numpys_values_without_a_transfer(device):
 
 
 @pytest.mark.fake_driver
+def test_methods_of_ufuncs_that_cupy_lacks_are_refused():
+    pytest.importorskip("scipy.special")
+    code = f"""
+        import sys, types
+        sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+        from doubles import fake_driver
+
+        fake_driver.use()
+        from doubles import fake_cupy
+
+        fake_cupy.install()
+        import gpuinterop as gi
+        from scipy import special
+
+        sys.modules["cupyx.scipy.special"].module = types.SimpleNamespace(erf=special.erf)
+        x = gi.asarray([0.5, 1.0], device="cuda:0")
+        for call in (special.owens_t.reduce, special.owens_t.accumulate):
+            try:
+                call(x)
+            except gi.errors.ArgumentTypeError as error:
+                assert error.where.startswith("scipy.special.owens_t."), error.where
+            else:
+                raise AssertionError(call)
+    """
+    driver.run(code)
+
+
+@pytest.mark.fake_driver
 def test_functions_on_a_fake_gpu_give_numpys_values_without_a_transfer():
     """CuPy is a double, in a process of its own because the core keeps the class that it saw."""
     code = """
