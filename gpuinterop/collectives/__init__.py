@@ -100,7 +100,8 @@ def all_reduce(x: Any, out: Any = None, op: str = "sum", *, group: Any) -> None:
         return
     x, out = call.read(x), call.read(out)
     call.require_shape("out", out.shape, x.shape)
-    # A source is packed before the earlier target is unpacked, which waits for the engine. `strict` ends the last one.
+    # The sources come first: a source is packed before the earlier target is unpacked, which waits for the engine.
+    # With `strict`, zip also resumes the targets after the last part, which unpacks it.
     for source, target in zip(call.sources(x), call.targets(out, x), strict=True):
         call.engine.all_reduce(group, source, target, op)
 
