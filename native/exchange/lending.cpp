@@ -72,8 +72,8 @@ struct Lent {
 // One call: what was lent, and the arguments.
 struct Call {
   std::vector<Lent> lent;
-  bool narrow = false;           // an operand is a CudaNdarray, so float32 results are too
-  mutable uint64_t ordered = 0;  // bits of GPUs on which a result has been imported
+  bool narrow = false;   // an operand is a CudaNdarray, so float32 results are too
+  uint64_t ordered = 0;  // bits of GPUs on which a result has been imported
   PyRef held[kMostArguments];
   PyObject* args[kMostArguments] = {};
   Py_ssize_t count = 0;
@@ -367,7 +367,7 @@ PyRef lend(PyObject* library, bool to_numpy, PyObject* value, Call& call) {
 }
 
 // A result as the caller gets it; null: Python has to convert it.
-PyRef take_back(exchange::Family family, PyObject* value, const Call& call) {
+PyRef take_back(exchange::Family family, PyObject* value, Call& call) {
   if (is_value(value)) return PyRef::borrow(value);
   if (const Lent* same = call.find(value)) return same->own;
   auto take = [&](PyObject* item) { return take_back(family, item, call); };

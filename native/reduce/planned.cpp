@@ -1,5 +1,5 @@
-// Functions of arrays that are one plan, most of them on a GPU alone: later calls with arrays of the same layouts, and with the same other
-// arguments, run no Python.
+// Functions of arrays that are one plan, most of them on a GPU alone: later calls with arrays of the same layouts, and
+// with the same other arguments, run no Python.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/shared_ptr.h>
 
