@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import linalg
+from gpuinterop.arrays.dtypes import name_of
 from gpuinterop.borrowed.borrow import borrow
 from gpuinterop.elementwise.promotion import common_dtype
 from gpuinterop.elementwise.results import new_like
@@ -28,9 +29,10 @@ def convolve(a: Any, v: Any, mode: str = "full") -> Any:
     x, y = x.reshape(-1), y.reshape(-1)
     x, y = (x, y) if x.size == n else (y, x)
     # Each row of products begins one place further right than the row above it.
-    rows = new_like(x, (m, n + m), dtype, "numpy.convolve")
+    exact = np.dtype("float32") if name_of(dtype) in ("float16", "bfloat16") else dtype
+    rows = new_like(x, (m, n + m), exact, "numpy.convolve")
     rows.fill(0)
-    rows[:, :n] = y[:, None].astype(dtype) * x
+    rows[:, :n] = y[:, None].astype(exact) * x
     full = rows.reshape(-1)[: m * (n + m - 1)].reshape(m, n + m - 1).sum(0).astype(dtype)
     first, count = {"full": (0, n + m - 1), "same": ((m - 1) // 2, n), "valid": (m - 1, n - m + 1)}[
         mode

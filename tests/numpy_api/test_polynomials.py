@@ -26,6 +26,13 @@ def test_products_of_wide_range_keep_their_small_coefficients(device):
     np.testing.assert_allclose(found.get(), np.convolve(a, v), rtol=1e-15)
 
 
+def test_products_of_float16_are_rounded_once(device):
+    a, v = np.random.default_rng(0).integers(-100, 100, (2, 40)).astype("float16")
+    found = np.convolve(gi.array(a, device=device), gi.array(v[:3], device=device))
+    expected = np.convolve(a.astype("float64"), v[:3].astype("float64"))
+    np.testing.assert_array_equal(found.get(), expected.astype("float16"), strict=True)
+
+
 def test_a_list_beside_an_array(device):
     x = gi.ones(2, "float64", device=device)
     assert np.convolve(x, [1.0, 2.0]).tolist() == np.convolve([1.0, 2.0], x).tolist() == [1, 3, 2]
