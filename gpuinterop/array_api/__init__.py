@@ -144,7 +144,13 @@ def finfo(type: Any, /) -> Limits:
     >>> gpuinterop.finfo("float32").bits
     32
     """
-    found = np.finfo(*_dtypes_of((type,), "finfo"))
+    (dtype,) = _dtypes_of((type,), "finfo")
+    if dtype.kind == "V":
+        import ml_dtypes  # noqa: PLC0415  # it is installed, because it made the dtype; NumPy knows 0.7 and later
+
+        found = ml_dtypes.finfo(dtype)
+    else:
+        found = np.finfo(dtype)
     eps, smallest = float(found.eps), float(found.smallest_normal)
     return Limits(found.bits, eps, float(found.max), float(found.min), smallest, found.dtype)
 
@@ -212,9 +218,9 @@ def _operand(function: str, x: Any) -> Any:
 
 def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Any:
     """Return an array of a value: another array on its own memory where the dtype and the device allow it."""
-    if isinstance(obj, (list, tuple)):
+    if copy is not False and isinstance(obj, (list, tuple)):
         obj = _stacked(obj)
-    if isinstance(obj, (builtins.bool, int, float, complex, list, tuple)):
+    if copy is not False and isinstance(obj, (builtins.bool, int, float, complex, list, tuple)):
         obj = np.asarray(obj, dtype)  # which has the standard's default dtypes
         device = devices.default_device() if device is None else device
     return plain(creation.asarray(obj, dtype, device=device, copy=copy))

@@ -185,6 +185,14 @@ def test_memory_is_shared_where_it_may_be():
     assert not gi.shares_memory(xp.astype(x, xp.float32, device=x.device), x)
 
 
+@pytest.mark.parametrize("value", [[1, 2], (), 1.5, [np.ones(2, "float32")]])
+def test_asarray_refuses_values_that_have_to_be_copied(device, value):
+    with pytest.raises(ValueError):
+        np.asarray(value, copy=False)
+    with pytest.raises(gi.CopyForbiddenError):
+        xp.asarray(value, device=device, copy=False)
+
+
 def test_sorting():
     x = xp.asarray([[2, 1, 2, 3], [1, 1, 0, 0]], device="cpu")
     n = x.get()
