@@ -116,6 +116,8 @@ def searchsorted(x: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
         raise ShapeError(where=where, expected="a sorted array of one axis", got=f"shape {x.shape}",
                          fix="flatten it: x.ravel()")  # fmt: skip
     if sorter is not None:
+        if isinstance(sorter, LISTS):
+            sorter = np.asarray(sorter)  # integers, which would be floats beside an x of floats
         x, sorter = results.as_operands(where, x, sorter)
         if sorter.dtype.kind not in "iu" or sorter.shape != x.shape:
             raise ShapeError(where=where, expected=f"sorter= of {x.size} integers",

@@ -42,6 +42,13 @@ def test_on_each_driver(device, dtype):
     equal(gi.isin(x, x[::2]), np.isin(host, host[::2]))
 
 
+@pytest.mark.parametrize("sorter", [[2, 0, 1], (2, 0, 1)])
+def test_a_sorter_may_be_a_list_of_ints(device, sorter):
+    host = np.asarray([2.0, 3.0, 1.0], "float32")
+    x = gi.GpuArray(host, device=device)
+    equal(gi.searchsorted(x, x, sorter=sorter), np.searchsorted(host, host, sorter=sorter))
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_searchsorted(place, dtype, side):
