@@ -1,7 +1,8 @@
 """The reductions: result dtypes, accumulators, identities. One entry for each operation.
 
-Result dtypes are NumPy's. Sums of 16- and 32-bit floats are accumulated in float32 with their
+Result dtypes are NumPy's. On a GPU sums of 16- and 32-bit floats are accumulated in float32 with their
 rounding errors kept separately (kernels/accumulators.cuh, FloatSum), those of 64-bit floats likewise in float64.
+On "cpu" host_program.py accumulates them in float64.
 """
 
 from __future__ import annotations
