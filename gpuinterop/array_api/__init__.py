@@ -221,6 +221,7 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
     if copy is not False and isinstance(obj, (list, tuple)):
         obj = _stacked(obj)
     if copy is not False and isinstance(obj, (builtins.bool, int, float, complex, list, tuple)):
+        dtype = None if dtype is None else _dtype_of(dtype, "asarray")
         obj = np.asarray(obj, dtype)  # which has the standard's default dtypes
         device = devices.default_device() if device is None else device
     return plain(creation.asarray(obj, dtype, device=device, copy=copy))

@@ -354,8 +354,10 @@ class Generator:
         shape = () if size is None else _core.read_ints(size, "choice", "size")
         wanted = math.prod(shape)
         if wanted and (not count or (not replace and wanted > count)):
-            raise ShapeError(where="choice", expected=f"at most {count} rows", got=f"{wanted} rows",
-                             fix="pass replace=True, or a smaller size")  # fmt: skip
+            fix = "pass replace=True, or a smaller size" if count else "choose from one row or more"
+            raise ShapeError(
+                where="choice", expected=f"at most {count} rows", got=f"{wanted} rows", fix=fix
+            )
         weights = None if p is None else self._weights(p, count, 0 if replace else wanted)
         if not replace:
             places = self._order(count, "choice", weights)[:wanted].reshape(shape)

@@ -191,6 +191,8 @@ def test_asarray_refuses_values_that_have_to_be_copied(device, value):
         np.asarray(value, copy=False)
     with pytest.raises(gi.CopyForbiddenError):
         xp.asarray(value, device=device, copy=False)
+    with pytest.raises(gi.DTypeError, match="asarray"):
+        xp.asarray(value, dtype="flaot32", device=device)
 
 
 def test_sorting():

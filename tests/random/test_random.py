@@ -332,6 +332,10 @@ def test_choices(device):
     assert rng.choice(rows).item() in rows.tolist()
     assert rng.choice(rows, (2, 3)).shape == (2, 3)
     assert sorted(rng.choice(10, 10, replace=False).tolist()) == list(range(10))
+    with pytest.raises(gi.ShapeError, match="pass replace=True"):
+        rng.choice(3, 5, replace=False)
+    with pytest.raises(gi.ShapeError, match="choose from one row or more"):
+        rng.choice(0)
     p = [0.1, 0.0, 0.6, 0.3]
     counts = np.bincount(rng.choice(4, 20_000, p=p).get(), minlength=4)
     assert counts[1] == 0
