@@ -25,8 +25,12 @@ _MOST_SORTED_AXES = 32  # by NumPy 2.1; arrays with more have axes of one elemen
 _KINDS = ("quicksort", "heapsort", "mergesort", "stable")
 
 
-def plan_of(indices: bool, x: Any, axis: Any = -1, descending: Any = False) -> Any:
+def plan_of(
+    indices: bool, x: Any, axis: Any = -1, kind: Any = None, order: Any = None, stable: Any = None,
+    descending: Any = False,
+) -> Any:  # fmt: skip
     """Return the plan of a sort on a GPU; None for what is not one plan over the last axis."""
+    _check_options(kind, order, stable, "argsort" if indices else "sort")
     source = results.plain(x)
     if axis is None and source.is_c_contiguous():
         source, axis = source.reshape(-1), -1
@@ -38,7 +42,7 @@ def plan_of(indices: bool, x: Any, axis: Any = -1, descending: Any = False) -> A
     return plan_of_lines(source.device.index, source.dtype, source.shape, indices, descending)
 
 
-@_core.planned(partial(plan_of, False), "x axis * descending")
+@_core.planned(partial(plan_of, False), "x axis kind order * stable descending")
 @_core.by_numpy(np.sort, "x axis", fixed={"kind": "stable"}, most=FEW)
 def sort(
     x: Any, axis: int | None = -1, kind: str | None = None, order: None = None, *,
@@ -58,7 +62,7 @@ def sort(
     return _sorted(x, axis, kind, order, stable, descending, "sort")
 
 
-@_core.planned(partial(plan_of, True), "x axis * descending")
+@_core.planned(partial(plan_of, True), "x axis kind order * stable descending")
 @_core.by_numpy(np.argsort, "x axis", fixed={"kind": "stable"}, most=FEW)
 def argsort(
     x: Any, axis: int | None = -1, kind: str | None = None, order: None = None, *,

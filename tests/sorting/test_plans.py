@@ -96,8 +96,11 @@ CALLS = {
     "isin": lambda x, m: gi.isin(x, x),
     "sort": lambda x, m: gi.sort(x),
     "argsort": lambda x, m: gi.argsort(x),
+    "stable argsort": lambda x, m: gi.argsort(x, kind="stable"),
+    "sort with options": lambda x, m: gi.sort(x, stable=True, descending=True),
     "repeat": lambda x, m: gi.repeat(x, 2),
     "norm": lambda x, m: gi.norm(x),
+    "norm over two axes": lambda x, m: gi.norm(x.reshape(1, -1), None, (0, 1)),
     "linalg.norm": lambda x, m: gi.linalg.norm(x.T, axis=0),
     "linalg.vector_norm": lambda x, m: gi.linalg.vector_norm(x),
 }
@@ -117,7 +120,9 @@ def test_compressed_vectors(device, dtype):
         equal(gi.compress(m[:4000], x), host[:4000][mask[:4000]])
 
 
-@pytest.mark.parametrize("name", ["norm", "linalg.norm", "linalg.vector_norm"])
+@pytest.mark.parametrize(
+    "name", ["norm", "norm over two axes", "linalg.norm", "linalg.vector_norm"]
+)
 def test_cached_norms_on_each_device_run_no_function_of_the_package(device, name):
     x = gi.GpuArray(np.arange(12, dtype="f4").reshape(3, 4), device=device)
     assert not functions_of(lambda: CALLS[name](x, None), PACKAGE)
