@@ -221,8 +221,9 @@ def unique(
 def _unique_on_host(source: Any, wanted: tuple[bool, ...], axis: Any, equal_nan: bool) -> list[Any]:
     along = None if axis is None else _core.read_axis(axis, source.ndim, "unique")
     with_indices, *rest = wanted
-    # With indices NumPy's sort is stable, which determines the inverse of distinct NaN.
-    stable = with_indices or wanted[1]
+    # With indices NumPy's sort is stable, and slower. It determines the inverse of distinct NaN.
+    has_distinct = not equal_nan and source.dtype.kind not in "biu"
+    stable = with_indices or (wanted[1] and has_distinct)
     made = _UNIQUE(as_numpy_view(source, "unique"), stable, *rest, along, equal_nan=equal_nan)
     arrays = list(made) if isinstance(made, tuple) else [made]
     if stable and not with_indices:
