@@ -309,6 +309,11 @@ class _Call:
 
     def read(self, x: Any) -> Any:
         """Return `x` as a gpuinterop array over the same memory."""
+        if x is None:
+            raise errors.ConversionTypeError(
+                where=self.where, expected=f"an array on rank {self.rank}", got="None",
+                fix="pass None only to gather and scatter, on ranks other than root",
+            )  # fmt: skip
         array = core_view(from_any(x))
         require_array(array, self.where)
         dtype = array.dtype.name

@@ -152,9 +152,25 @@ def send(group: Any, x: Any, rank: int) -> None:
 
 
 def recv(group: Any, out: Any, rank: int) -> None:
-    """Receive an array."""
-    with _message(out) as message:
-        group.Recv(message, source=rank)
+    """Receive an array; raise if the message has another size."""
+    status = MPI.Status()
+    try:
+        with _message(out) as message:
+            group.Recv(message, source=rank, status=status)
+    except MPI.Exception as e:
+        if e.Get_error_class() != MPI.ERR_TRUNCATE:
+            raise
+        raise _another_size(out, rank, "more bytes") from e
+    if out.nbytes < _MOST and (count := status.Get_elements(MPI.BYTE)) != out.nbytes:
+        raise _another_size(out, rank, f"{count} bytes")
+
+
+def _another_size(out: Any, rank: int, got: str) -> errors.ShapeError:
+    return errors.ShapeError(
+        where="collectives.recv",
+        expected=f"{out.nbytes} bytes from rank {rank}, for shape {out.shape} of {out.dtype}",
+        got=got, fix="send and receive arrays of the same size and dtype",
+    )  # fmt: skip
 
 
 def broadcast(group: Any, x: Any, root: int) -> None:

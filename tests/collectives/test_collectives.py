@@ -77,6 +77,37 @@ def test_every_layout_over_gloo(tmp_path):
 # ---- one process: refusals, copies, empty arrays ------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("sent", "got"),
+    [((2, 3), "24 bytes"), ((0,), "0 bytes"), ((4, 4), "more bytes"), ((3, 2, 2), None)],
+)
+@pytest.mark.parametrize("layout", [np.s_[:, 2:6], np.s_[::-1, ::2]])
+def test_a_message_of_another_size_is_refused(sent, got, layout, alone):
+    out = zeros(3, 8)[layout]
+    request = alone.Isend(np.ones(sent, "float32"), dest=0)
+    if got is None:
+        collectives.recv(out, 0, group=alone)
+        assert out.tolist() == np.ones((3, 4)).tolist()
+    else:
+        with pytest.raises(gi.ShapeError) as raised:
+            collectives.recv(out, 0, group=alone)
+        words = str(raised.value)
+        assert words.startswith(
+            "collectives.recv: expected 48 bytes from rank 0, for shape (3, 4) of float32"
+        )
+        assert f"got: {got}\n" in words
+    request.Wait()
+
+
+@pytest.mark.parametrize("name", ["gather", "scatter"])
+def test_a_root_without_its_array_is_refused(name, alone):
+    x, out = (zeros(2), None) if name == "gather" else (None, zeros(2))
+    with pytest.raises(
+        gi.ConversionTypeError, match=f"collectives.{name}: expected an array on rank 0"
+    ):
+        getattr(collectives, name)(x, out, 0, group=alone)
+
+
 @pytest.fixture(scope="module")
 def alone():
     """A group of one process."""
