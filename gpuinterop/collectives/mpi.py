@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, wraps
 from typing import Any
 
 from mpi4py import MPI
@@ -25,6 +25,7 @@ _TYPES = {
 }  # fmt: skip
 
 _PACKED = {"broadcast", "all_reduce", "reduce_scatter", "all_to_all"}
+_SAME = "make the same call in every process, with arrays of the same size and dtype"
 _MOST, _PART = 1 << 31, 1 << 30  # Open MPI 5.0 counts in 32 bits
 
 
@@ -145,34 +146,46 @@ def _values(x: Any, count: int | None = None) -> Any:
     return [memory, x.size if count is None else count, _TYPES[x.dtype.name]]
 
 
+def _worded(transfer: Any) -> Any:
+    """Word the errors of MPI that a transfer raises."""
+
+    @wraps(transfer)
+    def worded(*arguments: Any) -> None:
+        try:
+            transfer(*arguments)
+        except MPI.Exception as e:
+            truncated = e.Get_error_class() == MPI.ERR_TRUNCATE
+            raise (errors.ShapeError if truncated else errors.ExchangeError)(
+                where=f"collectives.{transfer.__name__}",
+                expected="a message that fits" if truncated else "a transfer that MPI carries out",
+                got=str(e), fix=_SAME,
+            ) from e  # fmt: skip
+
+    return worded
+
+
+@_worded
 def send(group: Any, x: Any, rank: int) -> None:
     """Send an array."""
     with _message(x) as message:
         group.Send(message, dest=rank)
 
 
+@_worded
 def recv(group: Any, out: Any, rank: int) -> None:
     """Receive an array; raise if the message has another size."""
     status = MPI.Status()
-    try:
-        with _message(out) as message:
-            group.Recv(message, source=rank, status=status)
-    except MPI.Exception as e:
-        if e.Get_error_class() != MPI.ERR_TRUNCATE:
-            raise
-        raise _another_size(out, rank, "more bytes") from e
+    with _message(out) as message:
+        group.Recv(message, source=rank, status=status)
     if out.nbytes < _MOST and (count := status.Get_elements(MPI.BYTE)) != out.nbytes:
-        raise _another_size(out, rank, f"{count} bytes")
+        raise errors.ShapeError(
+            where="collectives.recv",
+            expected=f"{out.nbytes} bytes from rank {rank}, for shape {out.shape} of {out.dtype}",
+            got=f"{count} bytes", fix=_SAME,
+        )  # fmt: skip
 
 
-def _another_size(out: Any, rank: int, got: str) -> errors.ShapeError:
-    return errors.ShapeError(
-        where="collectives.recv",
-        expected=f"{out.nbytes} bytes from rank {rank}, for shape {out.shape} of {out.dtype}",
-        got=got, fix="send and receive arrays of the same size and dtype",
-    )  # fmt: skip
-
-
+@_worded
 def broadcast(group: Any, x: Any, root: int) -> None:
     """Broadcast a contiguous array, which MPI divides between the processes."""
     if x.nbytes < _MOST:
@@ -182,6 +195,7 @@ def broadcast(group: Any, x: Any, root: int) -> None:
         group.Bcast(message, root=root)
 
 
+@_worded
 def all_reduce(group: Any, x: Any, out: Any, op: str) -> None:
     """Reduce into `out`, or in place."""
     x = x.reshape(-1)
@@ -194,6 +208,7 @@ def all_reduce(group: Any, x: Any, out: Any, op: str) -> None:
             group.Allreduce(_values(x[part]), _values(out[part]), op=_OPS[op])
 
 
+@_worded
 def reduce_scatter(group: Any, x: Any, out: Any, op: str) -> None:
     """Reduce, and keep one block."""
     if out.size >= _MOST:
@@ -205,12 +220,14 @@ def reduce_scatter(group: Any, x: Any, out: Any, op: str) -> None:
     group.Reduce_scatter_block(_values(x, out.size), _values(out), op=_OPS[op])
 
 
+@_worded
 def all_gather(group: Any, x: Any, out: Any) -> None:
     """Gather in every process."""
     with _message(x) as sent, _message(out, group.Get_size()) as received:
         group.Allgather(sent, received)
 
 
+@_worded
 def gather(group: Any, x: Any, out: Any, root: int) -> None:
     """Gather in one process."""
     if out is not None:
@@ -219,6 +236,7 @@ def gather(group: Any, x: Any, out: Any, root: int) -> None:
         group.Gather(sent or MPI.IN_PLACE, received, root=root)
 
 
+@_worded
 def scatter(group: Any, x: Any, out: Any, root: int) -> None:
     """Scatter from one process."""
     if x is not None:
@@ -233,6 +251,7 @@ def _copy_own_block(target: Any, source: Any) -> None:
         target[...] = source
 
 
+@_worded
 def all_to_all(group: Any, x: Any, out: Any) -> None:
     """Exchange blocks."""
     size = group.Get_size()

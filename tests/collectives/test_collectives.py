@@ -79,7 +79,7 @@ def test_every_layout_over_gloo(tmp_path):
 
 @pytest.mark.parametrize(
     ("sent", "got"),
-    [((2, 3), "24 bytes"), ((0,), "0 bytes"), ((4, 4), "more bytes"), ((3, 2, 2), None)],
+    [((2, 3), "24 bytes"), ((0,), "0 bytes"), ((4, 4), "MPI_ERR_TRUNCATE"), ((3, 2, 2), None)],
 )
 @pytest.mark.parametrize("layout", [np.s_[:, 2:6], np.s_[::-1, ::2]])
 def test_a_message_of_another_size_is_refused(sent, got, layout, alone):
@@ -92,11 +92,37 @@ def test_a_message_of_another_size_is_refused(sent, got, layout, alone):
         with pytest.raises(gi.ShapeError) as raised:
             collectives.recv(out, 0, group=alone)
         words = str(raised.value)
-        assert words.startswith(
-            "collectives.recv: expected 48 bytes from rank 0, for shape (3, 4) of float32"
+        fits = (
+            "a message that fits"
+            if got == "MPI_ERR_TRUNCATE"
+            else "48 bytes from rank 0, for shape (3, 4) of float32"
         )
-        assert f"got: {got}\n" in words
+        assert words.startswith(f"collectives.recv: expected {fits}\n  got: {got}")
+        assert "fix: make the same call in every process" in words
     request.Wait()
+
+
+LONGER_ON_RANK_1 = """
+import sys
+import numpy as np
+from mpi4py import MPI
+import gpuinterop as gi
+group, name = MPI.COMM_WORLD, sys.argv[1]
+x = np.ones(3 + group.rank)
+out = np.zeros((2, *x.shape)) if name == "all_gather" or not group.rank else None
+try:
+    getattr(gi.collectives, name)(x, *[out] * (name != "all_reduce"), group=group)
+except gi.ShapeError as e:
+    print(group.rank, e, flush=True)
+"""
+
+
+@pytest.mark.parametrize("name", ["all_gather", "gather", "all_reduce"])
+def test_an_error_of_mpi_says_where_and_how_to_fix_it(name):
+    done = mpirun(2, "-c", LONGER_ON_RANK_1, name)
+    assert done.returncode == 0, done.stdout + done.stderr
+    words = f"0 collectives.{name}: expected a message that fits\n  got: MPI_ERR_TRUNCATE"
+    assert done.stdout.startswith(words)
 
 
 @pytest.mark.parametrize("name", ["gather", "scatter"])
