@@ -30,8 +30,10 @@ def test_numpy_writes_arrays(device, tmp_path):
     step.replay()
 
 
-def test_safetensors_writes_views_of_numpy(tmp_path):
+def test_safetensors_writes_copies_of_views(tmp_path):
     files = pytest.importorskip("safetensors.numpy")
     x = gi.asarray(HOST, device="cpu")
-    files.save_file({"x": np.asarray(x)}, tmp_path / "x")
-    assert gi.from_any(files.load_file(tmp_path / "x")["x"]).tolist() == HOST.tolist()
+    files.save_file({"x": np.asarray(x), "y": np.asarray(x.T[::-1].copy())}, tmp_path / "x")
+    found = files.load_file(tmp_path / "x")
+    assert gi.from_any(found["x"]).tolist() == HOST.tolist()
+    assert gi.from_any(found["y"]).tolist() == HOST.T[::-1].tolist()
