@@ -47,12 +47,12 @@ void put_value(ops::CallKey& key, PyObject* value) {
     key.put(as_int64(value, "plan"));
   } else if (PyFloat_CheckExact(value)) {
     key.put('f');
-    key.put(PyFloat_AS_DOUBLE(value));
+    key.put(PyFloat_AsDouble(value));
   } else if (PyTuple_CheckExact(value)) {
     key.put('t');
-    key.put(PyTuple_GET_SIZE(value));
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); ++i)
-      put_value(key, PyTuple_GET_ITEM(value, i));
+    const Py_ssize_t n = PyTuple_Size(value);
+    key.put(n);
+    for (Py_ssize_t i = 0; i < n; ++i) put_value(key, PyTuple_GetItem(value, i));
   } else if (PyUnicode_CheckExact(value)) {
     Py_ssize_t n;
     const char* const text = PyUnicode_AsUTF8AndSize(value, &n);
