@@ -37,6 +37,13 @@ struct Planned {
 
 auto& planned = *new std::deque<Planned>;  // never destroyed; references stay valid
 
+bool is_tuple_of_ints(PyObject* value) {
+  if (!PyTuple_CheckExact(value)) return false;
+  for (Py_ssize_t i = 0, n = PyTuple_Size(value); i < n; ++i)
+    if (!PyLong_CheckExact(PyTuple_GetItem(value, i))) return false;
+  return true;
+}
+
 // Throws for a value that has no place in a key.
 void put_value(ops::CallKey& key, PyObject* value) {
   if (!value || value == Py_None || PyBool_Check(value)) {
@@ -48,11 +55,11 @@ void put_value(ops::CallKey& key, PyObject* value) {
   } else if (PyFloat_CheckExact(value)) {
     key.put('f');
     key.put(PyFloat_AsDouble(value));
-  } else if (PyTuple_CheckExact(value)) {
+  } else if (is_tuple_of_ints(value)) {
     key.put('t');
     const Py_ssize_t n = PyTuple_Size(value);
     key.put(n);
-    for (Py_ssize_t i = 0; i < n; ++i) put_value(key, PyTuple_GetItem(value, i));
+    for (Py_ssize_t i = 0; i < n; ++i) key.put(as_int64(PyTuple_GetItem(value, i), "plan"));
   } else if (PyUnicode_CheckExact(value)) {
     Py_ssize_t n;
     const char* const text = PyUnicode_AsUTF8AndSize(value, &n);

@@ -159,3 +159,11 @@ def test_a_cached_call_on_a_gpu_runs_no_function_of_the_package(call, n):
     x = gi.GpuArray(np.arange(n, dtype="f4") % 7, device="cuda:0")
     mask = x > 3
     assert not functions_of(lambda: (CALLS | NAMED)[call](x, mask), PACKAGE)
+
+
+def test_an_axis_of_nested_tuples_is_refused(device):
+    axis = ()
+    for _ in range(100_000):
+        axis = (axis,)
+    with pytest.raises((TypeError, RecursionError)):
+        gi.norm(gi.ones((2, 2), device=device), None, axis)
