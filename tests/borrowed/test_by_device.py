@@ -4,11 +4,10 @@ import importlib.machinery
 import importlib.util
 import itertools
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-from doubles import driver
+from doubles import fake_cupy
 
 import gpuinterop as gi
 
@@ -271,15 +270,8 @@ def test_functions_on_a_gpu_give_numpys_values_without_a_transfer(device):
 @pytest.mark.fake_driver
 def test_methods_of_ufuncs_that_cupy_lacks_are_refused():
     pytest.importorskip("scipy.special")
-    code = f"""
-        import sys, types
-        sys.path.insert(0, {str(Path(__file__).parents[1])!r})
-        from doubles import fake_driver
-
-        fake_driver.use()
-        from doubles import fake_cupy
-
-        fake_cupy.install()
+    code = """
+        import types
         import gpuinterop as gi
         from scipy import special
 
@@ -293,27 +285,16 @@ def test_methods_of_ufuncs_that_cupy_lacks_are_refused():
             else:
                 raise AssertionError(call)
     """
-    driver.run(code)
+    fake_cupy.run(code)
 
 
 @pytest.mark.fake_driver
 def test_functions_on_a_fake_gpu_give_numpys_values_without_a_transfer():
-    """CuPy is a double, in a process of its own because the core keeps the class that it saw."""
     code = """
-        import sys, warnings
-
-        warnings.simplefilter("ignore")
-        sys.path[:0] = [{tests!r}, {tests!r} + "/borrowed"]
-        from doubles import fake_driver
-
-        fake_driver.use()
-        from doubles import fake_cupy
-
-        fake_cupy.install()
         import test_by_device
 
         count, wrong = test_by_device.walked("cuda:0")
         assert wrong == [], wrong
         assert count > 250, count
-    """.format(tests=str(Path(__file__).parents[1]))
-    driver.run(code, timeout=300)
+    """
+    fake_cupy.run(code, "borrowed")
