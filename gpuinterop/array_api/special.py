@@ -65,7 +65,7 @@ def _of_ufunc(path: str, ufunc: Any, own: Callable[..., Any] | None) -> Callable
         given = tuple(
             x.astype(t, copy=False) if isinstance(x, _core.Array) else x for x, t in pairs
         )
-        found = borrow(path, ufunc, first, given, {}) if own is None else own(*given)
+        found = own(*given) if own else borrow(path, ufunc, first, given, {}, reads=True)
         return plain(found).astype(out, copy=False)
 
     call.__name__ = call.__qualname__ = path.rpartition(".")[2]

@@ -22,11 +22,12 @@ _ON_CUDA = {"numpy": "cupy", "scipy": "cupyx.scipy"}
 
 def borrow(
     path: str, function: Callable[..., Any], x: Any, args: tuple[Any, ...], kwargs: dict[str, Any],
-    reason: str = "",
+    reason: str = "", reads: bool = False,
 ) -> Any:  # fmt: skip
     """Call the function that programs know as `path` on the device of `x`, or raise with what to do.
 
-    `reason` says why gpuinterop's own function of that name does not compute this call.
+    `reason` says why gpuinterop's own function of that name does not compute this call. With `reads` it
+    writes to no positional argument, as a ufunc does, so these may be read-only.
     """
     library = "numpy" if x.device.type == "cpu" else "cupy"
     if library == "cupy":
@@ -34,7 +35,7 @@ def borrow(
         if found is None:
             raise _missing(path, x, reason)
         function = found
-    return LentFunction(registry.backend(library), function)(*args, **kwargs)
+    return LentFunction(registry.backend(library), function, reads=reads)(*args, **kwargs)
 
 
 def on_cuda(path: str) -> Any:

@@ -22,8 +22,11 @@ _NO_ARRAYS = frozenset({bool, int, float, complex, str, bytes, slice, type(None)
 class LentFunction:
     """A library's function; a call shares the memory of the arguments, and of the results."""
 
-    def __init__(self, entry: registry.Backend, function: Any, copyif: bool = False) -> None:
+    def __init__(
+        self, entry: registry.Backend, function: Any, copyif: bool = False, reads: bool = False
+    ) -> None:
         self._entry, self._value, self._copyif = entry, function, copyif
+        self._reads = reads  # it writes to no positional argument, so these may be read-only
         family = getattr(entry.module, "FAMILY", 0)
         lent = None
         if family and callable(function):  # the core converts usual arguments and results
@@ -33,7 +36,7 @@ class LentFunction:
     @_core.lends
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function with its library's arrays over the memory of `args`."""
-        return Loan(self._entry, self._copyif).call(self._value, args, kwargs)
+        return Loan(self._entry, self._copyif).call(self._value, args, kwargs, self._reads)
 
 
 def _take(entry: registry.Backend, copyif: bool, result: Any, lent: Any, narrow: bool) -> Any:
@@ -55,10 +58,14 @@ class Loan:
         self.narrow = False  # an operand is a CudaNdarray, so float32 results are too
 
     def call(
-        self, function: Callable[..., Any], args: Iterable[Any], kwargs: dict[str, Any]
+        self,
+        function: Callable[..., Any],
+        args: Iterable[Any],
+        kwargs: dict[str, Any],
+        reads: bool = False,
     ) -> Any:
         """Call the library's function. What raises before it has changed nothing."""
-        given = [self.give(x) for x in args]
+        given = [self.give(x, reads) for x in args]
         named = {name: self.give(x) for name, x in kwargs.items()}
         result = function(*given, **named)
         for array, lent in self.lent:
@@ -66,19 +73,20 @@ class Loan:
                 from_any(lent)  # orders the current stream after what the library wrote
         return self.take(result)
 
-    def give(self, value: Any) -> Any:
+    def give(self, value: Any, reads: bool = False) -> Any:
         """Return an argument as the library takes it: each array in it as the library's own."""
         if type(value) in _NO_ARRAYS:
             return value
         if _core.is_array(value):
             self.narrow |= isinstance(value, CudaNdarray)
         elif isinstance(value, (tuple, list)):
-            return _rebuilt(value, self.give)
+            return _rebuilt(value, partial(self.give, reads=reads))
         elif type(value) is dict:
             return {key: self.give(item) for key, item in value.items()}
         elif isinstance(value, np.generic) or registry.library_of(value) in ("", self.entry.name):
             return self._as_argument(value)
-        lent = to(value, self.entry.name, copyif=self.copyif)
+        options = {"allow_readonly": True} if reads else {}
+        lent = to(value, self.entry.name, copyif=self.copyif, **options)
         self.lent.append((value, lent))
         return lent
 

@@ -73,7 +73,8 @@ def __array_ufunc__(
     if function is None:
         if not _all_known(inputs, outs):
             return NotImplemented
-        return borrow(_path(ufunc, method), getattr(ufunc, method), self, inputs, kwargs)
+        call = getattr(ufunc, method)
+        return borrow(_path(ufunc, method), call, self, inputs, kwargs, reads=method != "at")
     try:
         return function(*inputs, **kwargs)
     except TypeError:

@@ -298,3 +298,26 @@ def test_functions_on_a_fake_gpu_give_numpys_values_without_a_transfer():
         assert count > 250, count
     """
     fake_cupy.run(code, "borrowed")
+
+
+@pytest.mark.fake_driver
+def test_a_foreign_ufunc_reads_memory_that_is_read_only():
+    code = """
+        import gpuinterop as gi
+        from scipy import special
+
+        sys.modules["cupyx.scipy.special"].module = special
+        x = gi.asarray([[0.5, 0.25]] * 3, device="cuda:0")
+        x.readonly = True
+        out = gi.zeros((3, 2), "float64", device="cuda:0")
+        special.ndtri(x, out=out)
+        assert special.jv(0, x).tolist() == special.jv(0, x.get()).tolist()
+        assert out.tolist() == special.ndtri(x.get()).tolist()
+        try:
+            special.jv(0, out, out=x)
+        except gi.ReadOnlyError:
+            pass
+        else:
+            raise AssertionError("jv wrote to read-only memory")
+    """
+    fake_cupy.run(code)
