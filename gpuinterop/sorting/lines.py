@@ -41,7 +41,7 @@ SHORT = 128  # elements that threads count
 # By the bytes of an element in registers: the tiles of blocks, smallest first, and those of sweeps.
 BLOCK_FORMS = {
     4: (Form(256, 4), Form(512, 8, 2), Form(512, 16, 2)),
-    8: (Form(256, 4, 3), Form(512, 8)),
+    8: (Form(256, 4, 3), Form(512, 8, 2)),
 }
 SWEEP_FORMS = {4: Form(512, 16, 2), 8: Form(384, 12, 2)}
 WIDE_FORM = Form(512, 8)  # where counts and places need 64 bits
