@@ -85,7 +85,8 @@ class SortingMethods(_core.Array):
         return _module("sort").argpartition(self, kth, axis)
 
     @_core.planned(lambda x, **o: _module("scan").plan_of("sum", x, **o), "self axis dtype")
-    @_core.by_numpy(np.ndarray.cumsum, "self axis dtype")
+    @_core.by_numpy(np.add.accumulate, "self axis dtype")
+    @_core.by_numpy(np.ndarray.cumsum, "self axis dtype")  # which flattens too
     def cumsum(self: Self, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
         """Return the running sums along `axis`; see `gpuinterop.cumsum`.
 
@@ -98,7 +99,8 @@ class SortingMethods(_core.Array):
         return _module("scan").cumsum(self, axis, dtype, out)
 
     @_core.planned(lambda x, **o: _module("scan").plan_of("prod", x, **o), "self axis dtype")
-    @_core.by_numpy(np.ndarray.cumprod, "self axis dtype")
+    @_core.by_numpy(np.multiply.accumulate, "self axis dtype")
+    @_core.by_numpy(np.ndarray.cumprod, "self axis dtype")  # which flattens too
     def cumprod(self: Self, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
         """Return the running products along `axis`; see `gpuinterop.cumprod`.
 

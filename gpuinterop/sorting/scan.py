@@ -80,7 +80,8 @@ def _plan_of_cumulative(name: str, x: Any, axis: Any = None, dtype: Any = None) 
 
 
 @_core.planned(partial(plan_of, "sum"), "x axis dtype")
-@_core.by_numpy(np.cumsum, "x axis dtype")
+@_core.by_numpy(np.add.accumulate, "x axis dtype")
+@_core.by_numpy(np.ndarray.cumsum, "x axis dtype")  # which flattens too
 def cumsum(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the running sums of x along `axis`; None flattens x first.
 
@@ -97,7 +98,8 @@ def cumsum(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None) 
 
 
 @_core.planned(partial(plan_of, "prod"), "x axis dtype")
-@_core.by_numpy(np.cumprod, "x axis dtype")
+@_core.by_numpy(np.multiply.accumulate, "x axis dtype")
+@_core.by_numpy(np.ndarray.cumprod, "x axis dtype")  # which flattens too
 def cumprod(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the running products of x along `axis`; None flattens x first. See `cumsum`.
 
@@ -111,7 +113,7 @@ def cumprod(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None)
 
 
 @_core.planned(partial(_plan_of_cumulative, "sum"), "x * axis dtype")
-@_core.by_numpy(np.cumulative_sum, "x * axis dtype")
+@_core.by_numpy(np.add.accumulate, "x * axis dtype")
 def cumulative_sum(
     x: Any,
     /,
@@ -135,7 +137,7 @@ def cumulative_sum(
 
 
 @_core.planned(partial(_plan_of_cumulative, "prod"), "x * axis dtype")
-@_core.by_numpy(np.cumulative_prod, "x * axis dtype")
+@_core.by_numpy(np.multiply.accumulate, "x * axis dtype")
 def cumulative_prod(
     x: Any,
     /,

@@ -95,7 +95,7 @@ def _plan(
 
 
 @_core.planned(plan_of, "x v side", 2)
-@_core.by_numpy(np.searchsorted, "x v side", 2)
+@_core.by_numpy(np.ndarray.searchsorted, "x v side", 2)
 def searchsorted(x: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
     """Return where to insert the elements of v into the sorted 1-d x to keep it sorted, as int64.
 

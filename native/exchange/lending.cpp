@@ -114,8 +114,24 @@ struct NumpyFunction {
   bool views;                  // it makes views, and reads no element
   bool mixed;                  // the arrays may differ in dtype
   bool in_place;               // it changes the first array, and returns None
+  bool accumulates;            // it is `accumulate` of a ufunc, whose second parameter is the axis
 };
 auto& numpy_calls = *new std::deque<NumpyFunction>;  // never destroyed; references stay valid
+
+// Calls a function while NumPy ignores the errors of floats, as in `with numpy.errstate(all="ignore")`, because no
+// operation of the package warns of an overflow. Null: it has raised.
+PyRef call_without_warnings(PyObject* function, PyObject* const* args, size_t n, PyObject* names) {
+  static const nb::object& umath = *new nb::object(nb::module_::import_("numpy._core.umath"));
+  static const nb::object& ignored =
+      *new nb::object(umath.attr("_make_extobj")("all"_a = "ignore"));
+  static const nb::object& set = *new nb::object(umath.attr("_extobj_contextvar").attr("set"));
+  static const nb::object& reset = *new nb::object(umath.attr("_extobj_contextvar").attr("reset"));
+  const nb::object before = set(ignored);
+  PyRef result = PyRef::steal(PyObject_Vectorcall(function, args, n, names));
+  const ErrorSaver saver;
+  reset(before);
+  return result;
+}
 
 bool has_known_class(PyObject* x) {
   return Py_TYPE(x) == result_type(kFloat32) ||
@@ -230,6 +246,14 @@ PyRef take_from_numpy(const NumpyFunction& f, PyObject* value, const Call& call)
   return PyTuple_Check(value) ? convert_named(value, take) : PyRef();
 }
 
+// Whether NumPy's accumulate does what the call means: it has one axis, and does not flatten the array.
+bool has_one_axis(const Call& call) {
+  for (Py_ssize_t i = 1; i < call.count; ++i)
+    if (PyTuple_Check(call.args[i])) return false;
+  const bool is_given = call.count > 1 && PyLong_CheckExact(call.args[1]);
+  return is_given || unwrap(call.lent[0].own.get()).layout.ndim() == 1;
+}
+
 // The arguments as NumPy's, and the names of the last ones; false: Python has to look at them.
 bool read_call(const NumpyFunction& f, PyObject* const* args, Py_ssize_t nargs, PyObject* names,
                Call& call, PyRef* all_names) {
@@ -250,7 +274,7 @@ bool read_call(const NumpyFunction& f, PyObject* const* args, Py_ssize_t nargs, 
     call.add(std::move(value));
     if (name) kept.push_back(name);
   }
-  if (call.lent.empty()) return false;
+  if (call.lent.empty() || (f.accumulates && !has_one_axis(call))) return false;
   for (const PyRef& value : f.fixed) call.add(value);
   if (kept.empty()) {
     *all_names = f.fixed_names;
@@ -274,8 +298,10 @@ PyObject* run_by_numpy(const NumpyFunction& f, PyObject* const* args, Py_ssize_t
   PyRef all_names;
   if (!read_call(f, args, nargs, names, call, &all_names)) return nullptr;
   const Py_ssize_t named = all_names ? PyTuple_Size(all_names.get()) : 0;
-  const PyRef result = PyRef::steal(PyObject_Vectorcall(
-      f.function.get(), call.args, size_t(call.count - named), all_names.get()));
+  const auto n = static_cast<size_t>(call.count - named);
+  PyObject *const function = f.function.get(), *const words = all_names.get();
+  const PyRef result = f.views ? PyRef::steal(PyObject_Vectorcall(function, call.args, n, words))
+                               : call_without_warnings(function, call.args, n, words);
   if (result && f.in_place) {
     ops::note_write(unwrap(call.lent[0].own.get()));
     return PyRef::borrow(Py_None).release();
@@ -312,15 +338,15 @@ PyRef defaults_of(nb::callable python) {
 nb::object by_numpy(nb::callable function, nb::str parameters, int arrays, nb::object fixed,
                     bool views, bool mixed, bool in_place, std::optional<int64_t> most) {
   // NumPy looks for operands of other libraries before it calls this one.
-  nb::object itself = nb::getattr(function, "_implementation", function);
-  // No operation of the package warns of an overflow.
-  if (!views) itself = nb::module_::import_("numpy").attr("errstate")("all"_a = "ignore")(itself);
-  NumpyFunction f{.function = PyRef::borrow(itself.ptr()),
-                  .arrays = arrays,
-                  .most = most.value_or(INT64_MAX),
-                  .views = views,
-                  .mixed = mixed,
-                  .in_place = in_place};
+  const nb::object itself = nb::getattr(function, "_implementation", function);
+  NumpyFunction f{
+      .function = PyRef::borrow(itself.ptr()),
+      .arrays = arrays,
+      .most = most.value_or(INT64_MAX),
+      .views = views,
+      .mixed = mixed,
+      .in_place = in_place,
+      .accumulates = is_text(nb::getattr(function, "__name__", nb::none()).ptr(), "accumulate")};
   for (nb::handle word : parameters.attr("split")()) {
     if (is_text(word.ptr(), "*")) {
       f.positional = static_cast<Py_ssize_t>(f.names.size());
