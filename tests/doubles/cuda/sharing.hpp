@@ -151,10 +151,15 @@ CUresult cuIpcGetEventHandle(CUipcEventHandle* out, CUevent e) {
   auto* event = reinterpret_cast<Event*>(e);
   if (event->stream) machine().moved.wait(lock, [&] { return event->stream->done >= event->count; });
   std::memset(out, 1, sizeof *out);
+  const pid_t process = getpid();
+  std::memcpy(out, &process, sizeof process);
   return CUDA_SUCCESS;
 }
-CUresult cuIpcOpenEventHandle(CUevent* out, CUipcEventHandle) {
+CUresult cuIpcOpenEventHandle(CUevent* out, CUipcEventHandle handle) {
   ENTER_CONTEXT(cuIpcOpenEventHandle);
+  pid_t process;
+  std::memcpy(&process, &handle, sizeof process);
+  if (process == getpid()) return CUDA_ERROR_INVALID_CONTEXT;
   auto* event = new Event{context, 0};
   machine().events.insert(event);
   *out = reinterpret_cast<CUevent>(event);

@@ -1,0 +1,70 @@
+"""Owners of GPU memory that send an opener false answers, on the real and on the fake driver.
+
+Another process opens the memory, because a driver opens no event in the process that made it.
+"""
+
+import json
+import os
+
+import numpy as np
+import pytest
+from helpers.false_owner import FalseOwner, parts
+
+import gpuinterop as gi
+from gpuinterop.processes import service
+
+pytestmark = pytest.mark.driver
+
+VALUES = np.arange(24, dtype="float32").reshape(4, 6)
+
+
+@pytest.fixture
+def truth():
+    """What the owner of an array answers, with the descriptors; the owner keeps what the answer names."""
+    x = gi.shared_empty(VALUES.shape, device="cuda")
+    x[...] = VALUES
+    handle = gi.share(x)
+    _, address, token, _ = parts(handle)
+    lease, answer, given = service.connect(address, token)
+    yield answer, given
+    service.end_lease(lease)
+    service.close_all(given)
+
+
+# What a faulty owner of the same user may say of 96 bytes on a GPU, beside a descriptor of their memory.
+ANSWERS = {
+    "a larger allocation": {"size": 1 << 30, "bytes": 1 << 30, "shape": (1 << 14, 1 << 14), "strides": (1 << 16, 4)},
+    "more bytes than the allocation": {"bytes": 1 << 30}, "beyond its end": {"start": 1 << 30},
+    "before its start": {"start": -4096}, "no size": {"size": None}, "a negative size": {"size": -96},
+    "strides outside": {"strides": (1 << 30, 4)}, "another shape": {"shape": (4000, 6)},
+    "an offset outside": {"inside": 1 << 20}, "a wrong dtype": {"dtype": "O"},
+    "another GPU": {"gpu": "00" * 16}, "no GPU": {"gpu": None},
+    "half an event": {"event": "00" * 32}, "an event that is no text": {"event": 7},
+}  # fmt: skip
+OPEN = "r = h.open().tolist()"
+
+
+def answered(truth, change, opener, code=OPEN):
+    answer, given = truth
+    with FalseOwner(json.dumps(answer | change).encode(), given) as handle:
+        return opener.run(handle, code)
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_a_false_answer_reads_no_other_memory(name, truth, opener):
+    right = repr(VALUES.tolist())
+    assert answered(truth, {}, opener) == right  # it is the answer that is wrong below
+    count = "import gc; gc.collect(); r = len(os.listdir('/proc/self/fd'))"
+    before = opener.run(None, count)
+    assert "Error: " in answered(truth, ANSWERS[name], opener)
+    assert opener.run(None, count) == before
+    assert answered(truth, {}, opener) == right
+
+
+@pytest.mark.parametrize("name", ["a file", "a pipe", "nothing", "two descriptors"])
+def test_an_owner_that_sends_no_memory_of_a_gpu_is_refused(name, truth, opener):
+    answer, given = truth
+    file, pipe = os.memfd_create("test"), os.pipe()
+    sent = {"a file": [file], "a pipe": [pipe[0]], "nothing": [], "two descriptors": given * 2}
+    assert "Error: " in answered((answer, sent[name]), {}, opener)
+    service.close_all([file, *pipe])
