@@ -239,6 +239,17 @@ class DeviceMapping:
     def __init__(self, index: int, nbytes: int) -> None:
         self.index, self.nbytes = index, nbytes
 
+    def _opened_at(self, address: int) -> None:
+        """Hold another process's allocation, and of the owner's size no more than the driver has mapped.
+
+        A driver that does not report the size leaves the owner's. The core still refuses an array that reaches
+        beyond the allocation at the array's address.
+        """
+        self.address = address
+        start, size = _attribute(address, _START), _attribute(address, _SIZE)
+        if size:
+            self.nbytes = min(self.nbytes, start + size - address)
+
     def __del__(self) -> None:
         if self.address and not is_over():
             with _current(self.index):
@@ -313,7 +324,7 @@ class PoolMemory(DeviceMapping):
             except BaseException:
                 _call("cuMemPoolDestroy", self._pool)
                 raise
-        self.address = at.value
+            self._opened_at(at.value)
 
     def _end(self) -> None:
         _call("cuMemFree_v2", c_uint64(self.address))
@@ -328,7 +339,7 @@ class LegacyMemory(DeviceMapping):
         at = c_uint64()
         with _current(index):
             _call("cuIpcOpenMemHandle_v2", byref(at), _bytes_of(handle), _LAZY_PEER_ACCESS)
-        self.address = at.value
+            self._opened_at(at.value)
 
     def _end(self) -> None:
         _call("cuIpcCloseMemHandle", c_uint64(self.address))

@@ -94,6 +94,26 @@ def allocate_pinned(nbytes: int) -> int:
     return address.value
 
 
+class _PoolProperties(ctypes.Structure):
+    """CUmemPoolProps."""
+
+    _fields_ = (
+        ("type", ctypes.c_int), ("handle_types", ctypes.c_int), ("location", ctypes.c_int * 2),
+        ("windows", c_void_p), ("most", c_size_t), ("usage", ctypes.c_ushort), ("reserved", ctypes.c_ubyte * 54),
+    )  # fmt: skip
+
+
+def allocate_from_exportable_pool(nbytes: int) -> int:
+    """Device memory of a new pool that other processes can open. The pool stays."""
+    pool, address = c_void_p(), c_void_p()
+    wanted = _PoolProperties(1, 1, (ctypes.c_int * 2)(1, 0))
+    with Current():
+        call("cuMemPoolCreate", byref(pool), byref(wanted))
+        call("cuMemAllocFromPoolAsync", byref(address), c_size_t(nbytes), pool, c_void_p(LEGACY))
+        call("cuStreamSynchronize", c_void_p(LEGACY))
+    return address.value
+
+
 def free(address: int, context: int | None = None) -> None:
     with Current(context):
         call("cuMemFree_v2", c_void_p(address))

@@ -1,13 +1,15 @@
-"""Owners of GPU memory that send an opener false answers, on the real and on the fake driver.
+"""Owners of GPU memory that send an opener false answers, by each mechanism, on the real and on the fake driver.
 
-Another process opens the memory, because a driver opens no event in the process that made it.
+Another process opens the memory, because a driver opens no event and no legacy handle in the process that made it.
 """
 
 import json
 import os
+import weakref
 
 import numpy as np
 import pytest
+from doubles import driver
 from helpers.false_owner import FalseOwner, parts
 
 import gpuinterop as gi
@@ -15,15 +17,36 @@ from gpuinterop.processes import service
 
 pytestmark = pytest.mark.driver
 
+# Of an allocation, larger than the gaps among an opener's mappings, so that the next one has a lower address.
+NBYTES = 1 << 26
 VALUES = np.arange(24, dtype="float32").reshape(4, 6)
 
 
-@pytest.fixture
-def truth():
+class Memory:
+    """Memory of another library."""
+
+    def __init__(self, allocate):
+        self.address = allocate(NBYTES)
+        weakref.finalize(self, driver.free, self.address)
+
+    def array(self):
+        return gi.CudaNdarray.from_pointer(self.address, VALUES.shape, None, self)
+
+
+MAKERS = {
+    "vmm": lambda: gi.shared_empty(NBYTES // 4, device="cuda")[:24].reshape(4, 6),
+    "legacy": lambda: Memory(driver.allocate).array(),
+    "pool": lambda: Memory(driver.allocate_from_exportable_pool).array(),
+}
+
+
+@pytest.fixture(params=MAKERS)
+def truth(request):
     """What the owner of an array answers, with the descriptors; the owner keeps what the answer names."""
-    x = gi.shared_empty(VALUES.shape, device="cuda")
+    x = MAKERS[request.param]()
     x[...] = VALUES
     handle = gi.share(x)
+    assert handle.mechanism == request.param
     _, address, token, _ = parts(handle)
     lease, answer, given = service.connect(address, token)
     yield answer, given
@@ -31,7 +54,7 @@ def truth():
     service.close_all(given)
 
 
-# What a faulty owner of the same user may say of 96 bytes on a GPU, beside a descriptor of their memory.
+# What a faulty owner of the same user may say of 96 bytes on a GPU, beside the handle or descriptor of their memory.
 ANSWERS = {
     "a larger allocation": {"size": 1 << 30, "bytes": 1 << 30, "shape": (1 << 14, 1 << 14), "strides": (1 << 16, 4)},
     "more bytes than the allocation": {"bytes": 1 << 30}, "beyond its end": {"start": 1 << 30},
@@ -61,7 +84,16 @@ def test_a_false_answer_reads_no_other_memory(name, truth, opener):
     assert answered(truth, {}, opener) == right
 
 
+def test_a_false_size_and_start_do_not_reach_the_opener_s_own_memory(truth, opener):
+    code = "kept['z'] = gi.zeros(1 << 26, device='cuda'); r = kept['z'].ptr - h.open().ptr"
+    start = abs(int(answered(truth, {}, opener, code))) + (1 << 27)
+    found = answered(truth, {"size": 1 << 60, "start": start}, opener)
+    opener.run(None, "kept.clear()")
+    assert "Error: " in found
+
+
 @pytest.mark.parametrize("name", ["a file", "a pipe", "nothing", "two descriptors"])
+@pytest.mark.parametrize("truth", ["vmm"], indirect=True)
 def test_an_owner_that_sends_no_memory_of_a_gpu_is_refused(name, truth, opener):
     answer, given = truth
     file, pipe = os.memfd_create("test"), os.pipe()

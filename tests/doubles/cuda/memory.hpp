@@ -191,7 +191,9 @@ CUresult cuPointerGetAttributes(unsigned n, CUpointer_attribute* what, void** ou
   for (unsigned i = 0; i < n; ++i) switch (what[i]) {
       case CU_POINTER_ATTRIBUTE_CONTEXT:
         *static_cast<CUcontext*>(out[i]) =
-            a && a->kind != fake::Kind::Pool && a->kind != fake::Kind::Mapped ? reinterpret_cast<CUcontext>(a->context) : nullptr;
+            a && (a->kind == fake::Kind::Device || a->kind == fake::Kind::Pinned || a->kind == fake::Kind::Managed)
+                ? reinterpret_cast<CUcontext>(a->context)
+                : nullptr;
         break;
       case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         *static_cast<unsigned*>(out[i]) =

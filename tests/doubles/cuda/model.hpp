@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cuda.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -112,7 +113,7 @@ struct Event {
   std::shared_ptr<Clock::time_point> time;
 };
 
-enum class Kind { Device, Pool, Pinned, Managed, Mapped };
+enum class Kind { Device, Pool, Exportable, Pinned, Managed, Mapped, Opened };
 struct Allocation {
   char* base;
   size_t bytes;
@@ -120,6 +121,7 @@ struct Allocation {
   Device* device;
   Context* context;
   bool freed = false;  // a free is queued
+  int descriptor = -1;  // of the file that holds it, if other processes can open it
 };
 
 constexpr size_t kZone = 64;  // behind every allocation, checked when it is freed
@@ -234,12 +236,18 @@ inline void wait_for(std::unique_lock<std::mutex>& lock, Context* c) {
 // ---- memory -----------------------------------------------------------------------------------
 inline char* add_memory(size_t bytes, Kind kind, Device* d, Context* c) {
   size_t whole = (bytes + kZone + 511) & ~size_t(511);
-  auto* p = static_cast<char*>(std::aligned_alloc(512, whole));
-  if (!p) return nullptr;
+  const bool shared = kind == Kind::Device || kind == Kind::Exportable;
+  const int descriptor = shared ? memfd_create("fakecuda", MFD_CLOEXEC) : -1;
+  void* found = !shared ? std::aligned_alloc(512, whole)
+                : descriptor < 0 || ftruncate(descriptor, off_t(bytes + kZone))
+                    ? nullptr
+                    : mmap(nullptr, bytes + kZone, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+  if (!found || found == MAP_FAILED) return nullptr;
+  auto* p = static_cast<char*>(found);
   // Garbage that hurts: a float32 of these bytes is NaN.
   std::memset(p, 0xFF, bytes < (size_t(64) << 20) ? bytes : 0);
   std::memset(p + bytes, 0xA5, kZone);
-  machine().memory[reinterpret_cast<uintptr_t>(p)] = {p, bytes, kind, d, c};
+  machine().memory[reinterpret_cast<uintptr_t>(p)] = {p, bytes, kind, d, c, false, descriptor};
   return p;
 }
 
@@ -268,9 +276,15 @@ inline void drop_memory(char* base) {
       m.fault("something wrote behind an allocation of " + std::to_string(a.bytes) + " bytes");
       break;
     }
-  if (a.kind == Kind::Device || a.kind == Kind::Pool) a.device->used -= int64_t(a.bytes);
-  if (a.kind == Kind::Device) a.device->reserved -= int64_t(a.bytes);
+  const bool own = a.kind == Kind::Device || a.kind == Kind::Exportable;
+  if (own || a.kind == Kind::Pool) a.device->used -= int64_t(a.bytes);
+  if (own) a.device->reserved -= int64_t(a.bytes);
   m.memory.erase(it);
+  if (a.descriptor >= 0) {  // another process may still read it
+    close(a.descriptor);
+    munmap(a.base, a.bytes + kZone);
+    return;
+  }
   std::memset(a.base, 0xDD, a.bytes < (size_t(64) << 20) ? a.bytes : 0);
   std::free(a.base);
 }

@@ -1,5 +1,5 @@
-// Part of fakecuda.cpp: virtual memory that processes share by descriptors, and events between processes.
-// Physical memory is a file without a name, so another process that maps its descriptor sees the same bytes.
+// Part of fakecuda.cpp: memory and events between processes. Virtual memory, allocations of cuMemAlloc and those of
+// exportable pools are files without a name, so another process that maps them sees the same bytes.
 
 struct Physical {
   int descriptor;
@@ -32,7 +32,7 @@ CUresult cuPointerGetAttribute(void* out, CUpointer_attribute what, CUdeviceptr 
   LOCKED();
   Allocation* a = find_memory(host(p));
   if (!a || a->freed) return CUDA_ERROR_INVALID_VALUE;
-  const bool mapped = a->kind == fake::Kind::Mapped;
+  const bool mapped = a->kind == fake::Kind::Mapped, pool = a->kind == fake::Kind::Exportable;
   unsigned long long value = 0;
   switch (what) {
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
@@ -40,9 +40,9 @@ CUresult cuPointerGetAttribute(void* out, CUpointer_attribute what, CUdeviceptr 
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE: value = a->bytes; break;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID: value = 1; break;
-    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES: value = mapped; break;
-    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: value = a->kind == fake::Kind::Pool; break;
-    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: value = 0; break;
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES: value = mapped || pool; break;
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: value = pool || a->kind == fake::Kind::Pool; break;
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: value = a->kind == fake::Kind::Device; break;
     default: return CUDA_ERROR_INVALID_VALUE;
   }
   std::memcpy(out, &value, sizeof value);
@@ -142,6 +142,87 @@ CUresult cuMemUnmap(CUdeviceptr p, size_t bytes) {
   mappings.erase(it);
   machine().memory.erase(uintptr_t(p));
   return CUDA_SUCCESS;
+}
+
+// ---- legacy handles and exportable pools ---------------------------------------------------------
+struct FileHandle {  // in the 64 bytes of the driver's handles
+  pid_t process;
+  int descriptor;
+};
+static_assert(sizeof(FileHandle) <= sizeof(CUipcMemHandle));
+
+static CUresult give_file(void* out, CUdeviceptr p, fake::Kind kind) {
+  LOCKED();
+  Allocation* a = find_memory(host(p));
+  if (!a || a->kind != kind) return CUDA_ERROR_INVALID_VALUE;
+  const FileHandle handle{getpid(), a->descriptor};
+  std::memset(out, 0, sizeof(CUipcMemHandle));
+  std::memcpy(out, &handle, sizeof handle);
+  return CUDA_SUCCESS;
+}
+static CUresult open_file(CUdeviceptr* out, const void* from, Context* context) {
+  FileHandle handle;
+  std::memcpy(&handle, from, sizeof handle);
+  if (handle.process == getpid()) return CUDA_ERROR_INVALID_CONTEXT;
+  const std::string path = "/proc/" + std::to_string(handle.process) + "/fd/" + std::to_string(handle.descriptor);
+  const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  struct stat found;
+  if (file < 0 || fstat(file, &found) || size_t(found.st_size) <= kZone) return CUDA_ERROR_INVALID_VALUE;
+  const size_t whole = size_t(found.st_size);
+  void* p = mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (p == MAP_FAILED) return CUDA_ERROR_INVALID_VALUE;
+  machine().memory[uintptr_t(p)] = {static_cast<char*>(p), whole - kZone, fake::Kind::Opened, context->device,
+                                    context,               false,         file};
+  *out = reinterpret_cast<CUdeviceptr>(p);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuIpcGetMemHandle(CUipcMemHandle* out, CUdeviceptr p) {
+  ENTER(cuIpcGetMemHandle);
+  return give_file(out, p, fake::Kind::Device);
+}
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* out, CUipcMemHandle handle, unsigned) {
+  ENTER_CONTEXT(cuIpcOpenMemHandle);
+  return open_file(out, &handle, context);
+}
+CUresult cuIpcCloseMemHandle(CUdeviceptr p) {
+  ENTER_CONTEXT(cuIpcCloseMemHandle);
+  drop_memory(host(p));
+  return CUDA_SUCCESS;
+}
+
+// All exportable pools are one, which has no memory of its own.
+CUresult cuMemPoolCreate(CUmemoryPool* out, const CUmemPoolProps* wanted) {
+  ENTER(cuMemPoolCreate);
+  if (wanted->handleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_INVALID_VALUE;
+  *out = reinterpret_cast<CUmemoryPool>(1);
+  return CUDA_SUCCESS;
+}
+CUresult cuMemPoolDestroy(CUmemoryPool) {
+  ENTER(cuMemPoolDestroy);
+  return CUDA_SUCCESS;
+}
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr* out, size_t bytes, CUmemoryPool, CUstream handle) {
+  ENTER_STREAM(cuMemAllocFromPoolAsync, s, handle);
+  return allocate(out, bytes, fake::Kind::Exportable, s->context);
+}
+CUresult cuMemPoolExportToShareableHandle(void* out, CUmemoryPool, CUmemAllocationHandleType, unsigned long long) {
+  ENTER(cuMemPoolExportToShareableHandle);
+  *static_cast<int*>(out) = memfd_create("fakecuda pool", MFD_CLOEXEC);
+  return *static_cast<int*>(out) < 0 ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_SUCCESS;
+}
+CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* out, void*, CUmemAllocationHandleType, unsigned long long) {
+  ENTER(cuMemPoolImportFromShareableHandle);
+  *out = reinterpret_cast<CUmemoryPool>(1);
+  return CUDA_SUCCESS;
+}
+CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData* out, CUdeviceptr p) {
+  ENTER(cuMemPoolExportPointer);
+  return give_file(out, p, fake::Kind::Exportable);
+}
+CUresult cuMemPoolImportPointer(CUdeviceptr* out, CUmemoryPool, CUmemPoolPtrExportData* data) {
+  ENTER_CONTEXT(cuMemPoolImportPointer);
+  return open_file(out, data, context);
 }
 
 // The handle's process waits for the event, so it is complete wherever it is opened.
