@@ -147,6 +147,7 @@ class Generator:
 
     # ---- floats ----------------------------------------------------------------------------------
 
+    @_core.served
     def random(self, size: Any = None, dtype: Any = None, out: Any = None) -> Any:
         """Return uniform numbers from 0 to below 1: multiples of 2^-24 in float32, of 2^-53 in float64.
 
@@ -180,6 +181,7 @@ class Generator:
                              got=f"{short_repr(high)} - {short_repr(low)}", fix="pass closer bounds")  # fmt: skip
         return self._floats(UNIFORM, size, dtype, out, "uniform", first, span)
 
+    @_core.served
     def standard_normal(self, size: Any = None, dtype: Any = None, out: Any = None) -> Any:
         """Return normal numbers of mean 0 and standard deviation 1, by the method of Box and Muller.
 
@@ -248,6 +250,7 @@ class Generator:
 
     # ---- integers --------------------------------------------------------------------------------
 
+    @_core.served
     def integers(
         self, low: int, high: int | None = None, size: Any = None, dtype: Any = np.int64,
         endpoint: bool = False,
@@ -298,6 +301,7 @@ class Generator:
 
     # ---- orders and choices ----------------------------------------------------------------------
 
+    @_core.served
     def permutation(self, x: Any, axis: int = 0) -> Any:
         """Return the ints below `x` in random order, or a copy of an array with its rows in random order.
 
@@ -368,6 +372,7 @@ class Generator:
             places = np.searchsorted(sums / sums[-1:], self.random(shape, "float64"), side="right")
         return places if array is None else take(array, places, along)
 
+    @_core.served
     def _order(self, count: int, where: str, weights: Any = None) -> Any:
         """Return the ints below `count` in random order; those of larger weight come earlier."""
         if weights is None:

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import struct
-from functools import lru_cache
-from threading import Lock
 from typing import Any
 
 import numpy as np
 
+from gpuinterop import _core
 from gpuinterop.errors import ArgumentTypeError, ShapeError, short_repr
 from gpuinterop.errors.arguments import require_int
 
 _NAME = "Philox4x32"
 _BLOCKS, _KEYS = 1 << 128, 1 << 64
 _JUMP = 1 << 64  # blocks
-
-
-@lru_cache(maxsize=64)
-def _keys_of_rounds(key: int) -> bytes:
-    """Return two keys of 32 bits for each of the ten rounds. After a round each key is increased by a constant."""
-    first, second = key % (1 << 32), key >> 32
-    pairs = [(first + 0x9E3779B9 * i, second + 0xBB67AE85 * i) for i in range(10)]
-    return struct.pack("<20I", *(one % (1 << 32) for pair in pairs for one in pair))
 
 
 class Philox:
@@ -42,7 +32,7 @@ class Philox:
     0
     """
 
-    __slots__ = ("_block", "_key", "_lock", "seed_seq")
+    __slots__ = ("_place", "seed_seq")
 
     def __init__(self, seed: Any = None) -> None:
         try:
@@ -53,16 +43,11 @@ class Philox:
                 where="default_rng", expected="a seed: None, an int of 0 or more, or a sequence of them",
                 got=short_repr(seed), fix="pass an int: gpuinterop.random.default_rng(0)",
             ) from error  # fmt: skip
-        self._key = int(self.seed_seq.generate_state(1, np.uint64)[0])
-        self._block = 0
-        self._lock = Lock()
+        self._place = _core.PhiloxPlace(int(self.seed_seq.generate_state(1, np.uint64)[0]))
 
     def take(self, blocks: int) -> bytes:
         """Return the place before the next blocks, as kernels read it, and move behind them."""
-        with self._lock:
-            before, key = self._block, self._key
-            self._block = (before + blocks) % _BLOCKS
-        return struct.pack("<2Q", before % _JUMP, before // _JUMP) + _keys_of_rounds(key)
+        return self._place.take(blocks)
 
     @property
     def state(self) -> dict[str, Any]:
@@ -78,8 +63,8 @@ class Philox:
         >>> bool((rng.random(3) == x).all())
         True
         """
-        with self._lock:
-            return {"bit_generator": _NAME, "counter": self._block, "key": self._key}
+        low, high, key = self._place.numbers()
+        return {"bit_generator": _NAME, "counter": low + high * _JUMP, "key": key}
 
     @state.setter
     def state(self, value: Any) -> None:
@@ -93,8 +78,7 @@ class Philox:
                 where="state", expected="the state of a generator of gpuinterop", got=short_repr(value),
                 fix="pass what bit_generator.state returned",
             )  # fmt: skip
-        with self._lock:
-            self._block, self._key = block, key
+        self._place.move(block % _JUMP, block // _JUMP, key)
 
     def advance(self, delta: int) -> Philox:
         """Move by a number of blocks, of four 32-bit words each, and return the generator.
@@ -106,8 +90,7 @@ class Philox:
         10
         """
         blocks = require_int(delta, "delta", "advance")
-        with self._lock:
-            self._block = (self._block + blocks) % _BLOCKS
+        self._place.advance(blocks % _JUMP, blocks // _JUMP % _JUMP)
         return self
 
     def jumped(self, jumps: int = 1) -> Philox:
@@ -139,9 +122,8 @@ class Philox:
         return [Philox(child) for child in self.seed_seq.spawn(count)]
 
     def __getstate__(self) -> Any:
-        with self._lock:
-            return self.seed_seq, self._block, self._key
+        return self.seed_seq, self.state
 
     def __setstate__(self, state: Any) -> None:
-        self.seed_seq, self._block, self._key = state
-        self._lock = Lock()
+        self._place = _core.PhiloxPlace(0)
+        self.seed_seq, self.state = state

@@ -167,7 +167,8 @@ void register_served(nb::module_& m) {
         Served& function = served(nb::cast<const char*>(name));
         int number = 0;
         while (&table[static_cast<size_t>(number)] != &function) ++number;
-        nb::object made = make_function(attempt_by_number, number, nullptr, python);
+        const bool method = function.parameters.names[0] == "self";
+        nb::object made = make_function(attempt_by_number, number, nullptr, python, method);
         const PyRef old = PyRef::steal(std::exchange(function.python, python.release().ptr()));
         return made;
       },
