@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import operator
 import string
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -251,9 +251,8 @@ def _arrangement(
 # ---- other products -----------------------------------------------------------------------------
 
 
-def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
-    """Return numpy.tensordot: the sum of products over pairs of axes, as one matrix product."""
-    a, b = _arrays("numpy.tensordot", a, b)
+def _tensordot_of(a: Any, b: Any, axes: Any = 2) -> Callable[[Any, Any], Any]:
+    """Return the function that multiplies arrays of the shapes of `a` and `b`."""
     if isinstance(axes, (int, np.integer)):
         pairs: Any = (range(-int(axes), 0), range(int(axes)))
     else:
@@ -267,22 +266,62 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
         raise ShapeError(where="numpy.tensordot", expected="pairs of axes of equal length, each axis once",
                          got=f"axes {short_repr(axes)} of shapes {a.shape} and {b.shape}",
                          fix="name the axes: axes=([0], [1])")  # fmt: skip
-    rows = [n for i, n in enumerate(a.shape) if i not in left]
-    columns = [n for i, n in enumerate(b.shape) if i not in right]
-    x = a.transpose([*(i for i in range(a.ndim) if i not in left), *left])
-    y, inner = _first(b, right), math.prod(lengths[0])
-    matrices = x.reshape((math.prod(rows), inner)), y.reshape((inner, math.prod(columns)))
-    return products.matmul(*matrices).reshape((*rows, *columns))
+    others = (
+        [i for i in range(a.ndim) if i not in left],
+        [i for i in range(b.ndim) if i not in right],
+    )
+    rows, columns = [a.shape[i] for i in others[0]], [b.shape[i] for i in others[1]]
+    orders, inner = ((*others[0], *left), (*right, *others[1])), math.prod(lengths[0])
+    shapes, result = ((math.prod(rows), inner), (inner, math.prod(columns))), (*rows, *columns)
+    if len(left) == 1 and orders == ((0, 1), (0, 1)):  # of matrices, as they are
+        return products.matmul  # type: ignore[no-any-return]
+    return lambda a, b: products.matmul(
+        a.transpose(orders[0]).reshape(shapes[0]), b.transpose(orders[1]).reshape(shapes[1])
+    ).reshape(result)
 
 
+@_core.prepared(_tensordot_of, "a b axes", 2)
+def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
+    """Return numpy.tensordot: the sum of products over pairs of axes, as one matrix product."""
+    a, b = _arrays("numpy.tensordot", a, b)
+    return _tensordot_of(a, b, axes)(a, b)
+
+
+def _kron_of(a: Any, b: Any) -> Callable[[Any, Any], Any]:
+    """Return the function that multiplies arrays of the shapes of `a` and `b`."""
+    ndim = max(a.ndim, b.ndim)
+    shapes = [(1,) * (ndim - x.ndim) + tuple(x.shape) for x in (a, b)]
+    left = tuple([n for length in shapes[0] for n in (length, 1)])
+    right = tuple([n for length in shapes[1] for n in (1, length)])
+    result = tuple([m * n for m, n in zip(*shapes, strict=True)])
+    multiply = FUNCTIONS["multiply"]
+    if a.device.type != "cpu" or ndim < 2 or right[-1] >= 16:
+        return lambda a, b: multiply(a.reshape(left), b.reshape(right)).reshape(result)
+    # A loop for each short line of `b` would take longer than the products: write each line of `a` in its final length,
+    # and `b` as often.
+    wide = (*left[:-1], right[-1]), (*right[:-2], *left[-2:-1], right[-1])
+    lines = [(*shape[:-2], shape[-2] * shape[-1]) for shape in wide]
+    return lambda a, b: multiply(
+        a.reshape(left).broadcast_to(wide[0]).reshape(lines[0]),
+        b.reshape(right).broadcast_to(wide[1]).reshape(lines[1]),
+    ).reshape(result)
+
+
+@_core.prepared(_kron_of, "a b", 2)
 def kron(a: Any, b: Any) -> Any:
     """Return numpy.kron: every element of `a` times all of `b`."""
     a, b = _arrays("numpy.kron", a, b)
-    ndim = max(a.ndim, b.ndim)
-    shapes = [(1,) * (ndim - x.ndim) + tuple(x.shape) for x in (a, b)]
-    x = a.reshape([n for pair in zip(shapes[0], [1] * ndim, strict=True) for n in pair])
-    y = b.reshape([n for pair in zip([1] * ndim, shapes[1], strict=True) for n in pair])
-    return FUNCTIONS["multiply"](x, y).reshape([m * n for m, n in zip(*shapes, strict=True)])
+    return _kron_of(a, b)(a, b)
+
+
+def _outer_of(a: Any, b: Any, out: Any = None) -> Any:
+    return products.ger if a.ndim == b.ndim == 1 and out is None else None
+
+
+@_core.prepared(_outer_of, "a b out", 2)
+def outer(a: Any, b: Any, out: Any = None) -> Any:
+    """Return numpy.outer: every element of `a` times every one of `b`."""
+    return products.ger(*(x.ravel() for x in _arrays("numpy.outer", a, b)), out=out)
 
 
 _cross_parts = fuse(lambda a, b, c, x, y, z: (b * z - c * y, c * x - a * z, a * y - b * x))
@@ -312,13 +351,26 @@ def cross(
     return made.transpose([*range(1, along + 1), 0, *range(along + 1, made.ndim)])
 
 
-def _dots(x: Any, y: Any, dtype: Any) -> Any:
-    return (x.conj() * y).sum(-1).astype(dtype)
+@lru_cache(maxsize=32)
+def _dots(dtype: np.dtype[Any]) -> Any:
+    """Return the fused function of the inner products along the last axis, in a dtype."""
+    if dtype.kind == "c":
+        return fuse(lambda x, y: (x.conj() * y).sum(-1).astype(dtype))
+    return fuse(lambda x, y: (x * y).sum(-1).astype(dtype))
 
 
-_fused_dots = fuse(_dots)
+def _vecdot_of(x1: Any, x2: Any, **options: Any) -> Any:
+    """Return the function of inner products of vectors of one length along the last axis; None for other calls."""
+    last = {"axis": -1, "keepdims": False}
+    if any(last.get(name) is not value for name, value in options.items() if value is not None):
+        return None
+    if not x1.ndim or not x2.ndim or x1.shape[-1] != x2.shape[-1]:
+        return None
+    dtype = common_dtype((x1.dtype, x2.dtype), "numpy.vecdot")
+    return None if dtype == np.bool_ else _dots(dtype)
 
 
+@_core.prepared(_vecdot_of, "x1 x2 / out * axis keepdims dtype", 2)
 def vecdot(
     x1: Any, x2: Any, /, out: Any = None, *, axis: int = -1, keepdims: bool = False, dtype: Any = None
 ) -> Any:  # fmt: skip
@@ -337,9 +389,7 @@ def vecdot(
     else:
         x, y = cast_operands("numpy.vecdot", (x, y), dtype)
         dtype = x.dtype
-    found = (
-        (x & y).any(-1) if dtype == np.bool_ else results.by_general_class(_fused_dots, x, y, dtype)
-    )
+    found = (x & y).any(-1) if dtype == np.bool_ else results.by_general_class(_dots(dtype), x, y)
     if keepdims:
         along = _core.read_axis(axis, found.ndim + 1, "numpy.vecdot")
         found = found.expand_dims(along)
@@ -358,6 +408,11 @@ def _matrix_and_vector(where: str, matrix: Any, vector: Any) -> None:
                          fix="call numpy.vecdot for two vectors")  # fmt: skip
 
 
+def _matvec_of(x1: Any, x2: Any, out: Any = None) -> Any:
+    return products.matmul if x1.ndim > 1 and x2.ndim == 1 and out is None else None
+
+
+@_core.prepared(_matvec_of, "x1 x2 / out", 2)
 def matvec(x1: Any, x2: Any, /, out: Any = None) -> Any:
     """Return numpy.matvec: the products of matrices with vectors."""
     x, y = _arrays("numpy.matvec", x1, x2)

@@ -218,11 +218,6 @@ def _may_share_memory(a: Any, b: Any, max_work: Any = None) -> bool:
 # ---- other functions --------------------------------------------------------------------------------
 
 
-def _outer(a: Any, b: Any, out: Any = None) -> Any:
-    like = a if isinstance(a, _core.Array) else b
-    return products.ger(*(as_operand(x, like, "numpy.outer").ravel() for x in (a, b)), out=out)
-
-
 def _diff(
     a: Any, n: int = 1, axis: int = -1, prepend: Any = np._NoValue, append: Any = np._NoValue
 ) -> Any:
@@ -428,7 +423,7 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.may_share_memory: _may_share_memory,
     np.array_repr: lambda arr: repr(arr),
     np.array_str: lambda a: str(a),
-    np.outer: _outer,
+    np.outer: contractions.outer,
     np.einsum: contractions.einsum,
     np.tensordot: contractions.tensordot,
     np.kron: contractions.kron,
@@ -470,7 +465,8 @@ _core._set_numpy_functions(
        for row in REDUCTIONS.values() for name in (row.name, *row.aliases) if hasattr(np, name)}
     | {np.where: FUNCTIONS["where"], np.matmul: products.matmul, np.searchsorted: search.searchsorted,
        np.take_along_axis: take_put.take_along_axis, np.compress: take_put.compress, np.unique: search.unique,
-       np.partition: sort.partition, np.argpartition: sort.argpartition},
+       np.partition: sort.partition, np.argpartition: sort.argpartition}
+    | {getattr(np, name): getattr(contractions, name) for name in ("vecdot", "matvec") if hasattr(np, name)},
     np._NoValue,
 )  # fmt: skip
 
