@@ -16,7 +16,6 @@ struct PerDevice {
   Handle handle = nullptr;
   Parameters parameters = nullptr;
   JacobiParameters jacobi[2] = {};  // of float32 and float64
-  RotationParameters rotations[2] = {};
   CUstream stream = nullptr;
   std::vector<char> host;
   std::unordered_map<std::string, WorkSize> sizes;
@@ -95,28 +94,16 @@ Use::Use(int device, CUstream stream) : device_(solver_devices[device]), lock_(d
   parameters = device_.parameters;
 }
 
-// By default the singular values of float32 are wrong in the third digit for some matrices.
-static double tolerance_of(bool wide) {
-  return wide ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
-}
-
 JacobiParameters Use::jacobi(DTypeId dtype) {
   const bool wide = real_part(dtype) == kFloat64;
   JacobiParameters& made = device_.jacobi[wide];
   if (made) return made;
   JacobiParameters fresh;
   check(library().CreateJacobi(&fresh), "cusolverDnCreateGesvdjInfo");
-  check(library().SetJacobiTolerance(fresh, tolerance_of(wide)), "cusolverDnXgesvdjSetTolerance");
-  return made = fresh;
-}
-
-RotationParameters Use::rotations(DTypeId dtype) {
-  const bool wide = real_part(dtype) == kFloat64;
-  RotationParameters& made = device_.rotations[wide];
-  if (made) return made;
-  RotationParameters fresh;
-  check(library().CreateRotations(&fresh), "cusolverDnCreateSyevjInfo");
-  check(library().SetRotationTolerance(fresh, tolerance_of(wide)), "cusolverDnXsyevjSetTolerance");
+  // By default the values of float32 are wrong in the third digit for some matrices.
+  const double tolerance =
+      wide ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
+  check(library().SetJacobiTolerance(fresh, tolerance), "cusolverDnXgesvdjSetTolerance");
   return made = fresh;
 }
 

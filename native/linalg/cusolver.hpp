@@ -18,8 +18,7 @@ namespace gpuinterop::solver {
 
 using Handle = struct SolverHandleTag*;
 using Parameters = struct SolverParametersTag*;
-using JacobiParameters = struct JacobiParametersTag*;      // of singular values
-using RotationParameters = struct RotationParametersTag*;  // of eigenvalues
+using JacobiParameters = struct JacobiParametersTag*;
 using blas::DataType;
 
 enum Triangle { kLower = 0, kUpper = 1 };
@@ -31,8 +30,6 @@ enum Vectors { kNoVectors = 0, kVectors = 1 };
   X(CreateParameters, cusolverDnCreateParams, (Parameters*))                                       \
   X(CreateJacobi, cusolverDnCreateGesvdjInfo, (JacobiParameters*))                                 \
   X(SetJacobiTolerance, cusolverDnXgesvdjSetTolerance, (JacobiParameters, double))                 \
-  X(CreateRotations, cusolverDnCreateSyevjInfo, (RotationParameters*))                             \
-  X(SetRotationTolerance, cusolverDnXsyevjSetTolerance, (RotationParameters, double))              \
   X(LuSize, cusolverDnXgetrf_bufferSize,                                                           \
     (Handle, Parameters, int64_t, int64_t, DataType, const void*, int64_t, DataType, size_t*,      \
      size_t*))                                                                                     \
@@ -108,14 +105,6 @@ enum Vectors { kNoVectors = 0, kVectors = 1 };
   X(JacobiSvd, cusolverDnSgesvdj, cusolverDnDgesvdj, cusolverDnCgesvdj, cusolverDnZgesvdj,         \
     (Handle, Vectors, int, int, int, void*, int, void*, void*, int, void*, int, void*, int, int*,  \
      JacobiParameters))                                                                            \
-  X(BatchedRotationsSize, cusolverDnSsyevjBatched_bufferSize, cusolverDnDsyevjBatched_bufferSize,  \
-    cusolverDnCheevjBatched_bufferSize, cusolverDnZheevjBatched_bufferSize,                        \
-    (Handle, Vectors, Triangle, int, const void*, int, const void*, int*, RotationParameters,      \
-     int))                                                                                         \
-  X(BatchedRotations, cusolverDnSsyevjBatched, cusolverDnDsyevjBatched, cusolverDnCheevjBatched,   \
-    cusolverDnZheevjBatched,                                                                       \
-    (Handle, Vectors, Triangle, int, void*, int, void*, void*, int, int*, RotationParameters,      \
-     int))                                                                                         \
   X(BatchedCholesky, cusolverDnSpotrfBatched, cusolverDnDpotrfBatched, cusolverDnCpotrfBatched,    \
     cusolverDnZpotrfBatched, (Handle, Triangle, int, void* const*, int, int*, int))
 #define GPUINTEROP_CUBLAS_TYPED(X)                                                                 \
@@ -167,7 +156,6 @@ class Use {
   Handle handle;
   Parameters parameters;
   JacobiParameters jacobi(DTypeId dtype);
-  RotationParameters rotations(DTypeId dtype);
   // The work area on the host, for the calls until the next use.
   void* host(size_t bytes);
   // What query() returns, kept for later calls with this key.

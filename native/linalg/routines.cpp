@@ -268,29 +268,6 @@ void make_q(const Array& a, int64_t reflectors, const Array& tau) {
 
 // ---- eigenvalues --------------------------------------------------------------------------------
 
-// One kernel computes matrices of up to so many rows, by rotations.
-constexpr int64_t kMostRotated = 32;
-
-// As eigh() below, for a stack of small matrices.
-void rotated_eigh(const Array& a, const Array& values, const Array& info, Vectors job,
-                  Triangle triangle) {
-  const Stack m(a);
-  const int n = as_int(m.rows), count = as_int(m.count), which = type_index(a.dtype);
-  Routine("cusolverDnsyevjBatched", {&a, &values, &info}, 1, {m.type, n, job, triangle, count})
-      .call(
-          [&](Use& s, WorkSize& size) {
-            return library().BatchedRotationsSize[which](s.handle, job, triangle, n, m.data, n,
-                                                         values.data, &size.elements,
-                                                         s.rotations(a.dtype), count);
-          },
-          [&](Use& s, int64_t, const WorkArea& w) {
-            return library().BatchedRotations[which](
-                s.handle, job, triangle, n, m.data, n, values.data, w.device,
-                as_int(int64_t(w.device_bytes) / a.itemsize()), reinterpret_cast<int*>(info.data),
-                s.rotations(a.dtype), count);
-          });
-}
-
 // Of Hermitian matrices, from one triangle; with vectors they replace a.
 void eigh(const Array& a, const Array& values, const Array& info, bool vectors, bool lower,
           bool batched) {
@@ -300,7 +277,6 @@ void eigh(const Array& a, const Array& values, const Array& info, bool vectors, 
   const DataType real = data_type(values.dtype);
   const Vectors job = vectors ? kVectors : kNoVectors;
   const Triangle triangle = lower ? kLower : kUpper;
-  if (batched && n <= kMostRotated) return rotated_eigh(a, values, info, job, triangle);
   const Library& f = library();
   batched = batched && f.BatchedEigh;
   const char* name = batched ? "cusolverDnXsyevBatched" : "cusolverDnXsyevd";

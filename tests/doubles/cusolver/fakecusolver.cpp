@@ -115,15 +115,6 @@ void syevd(int vectors, int upper, Int n, void* a, Int ld, void* w, int* info, i
   *info = int(status);
 }
 
-int syevd_of_stack(Handle* h, int vectors, int upper, Int n, void* a, void* w, int* info, Int count, int type) {
-  queue(h->stream, [=] {
-    for (Int i = 0; i < count; ++i)
-      syevd(vectors, upper, n, static_cast<char*>(a) + i * n * n * Int(item(type)), n,
-            static_cast<char*>(w) + i * n * Int(item(type % 4)), info + i, type);
-  });
-  return 0;
-}
-
 template <class T>
 void real_geev(char job, Int n, void* a, Int ld, void* w, void* v, Int ldv, int* info, int type) {
   Room r(n, n, type);
@@ -230,8 +221,6 @@ int cusolverDnSetStream(Handle* h, void* stream) { h->stream = stream; return 0;
 int cusolverDnCreateParams(void** p) { *p = new int; return 0; }
 int cusolverDnCreateGesvdjInfo(void** p) { *p = new int; return 0; }
 int cusolverDnXgesvdjSetTolerance(void*, double tolerance) { return tolerance > 0 && tolerance < 1e-6 ? 0 : kInvalid; }
-int cusolverDnCreateSyevjInfo(void** p) { *p = new int; return 0; }
-int cusolverDnXsyevjSetTolerance(void*, double tolerance) { return tolerance > 0 && tolerance < 1e-6 ? 0 : kInvalid; }
 
 int cusolverDnXgetrf_bufferSize(Handle*, void*, Int, Int, int, const void*, Int, int, size_t* d, size_t* h) { return sizes(d, h); }
 int cusolverDnXgetrf(Handle* h, void*, Int m, Int n, int type, void* a, Int ld, Int* pivots, int compute, void* work,
@@ -283,7 +272,12 @@ int cusolverDnXsyevBatched_bufferSize(Handle*, void*, int, int, Int, int, const 
 int cusolverDnXsyevBatched(Handle* h, void*, int vectors, int upper, Int n, int type, void* a, Int ld, int real, void* w, int,
                            void* work, size_t room, void* host, size_t host_room, int* info, Int count) {
   if (refused(work, room, host, host_room) || real != type % 4 || ld != n) return kInvalid;
-  return syevd_of_stack(h, vectors, upper, n, a, w, info, count, type);
+  queue(h->stream, [=] {
+    for (Int i = 0; i < count; ++i)
+      syevd(vectors, upper, n, static_cast<char*>(a) + i * n * n * Int(item(type)), ld,
+            static_cast<char*>(w) + i * n * Int(item(real)), info + i, type);
+  });
+  return 0;
 }
 int cusolverDnXgesvd_bufferSize(Handle*, void*, signed char, signed char, Int m, Int n, int, const void*, Int, int, const void*,
                                 int, const void*, Int, int, const void*, Int, int, size_t* d, size_t* h) {
@@ -318,7 +312,7 @@ int cusolverDnXgeev(Handle* h, void*, int left, int vectors, Int n, int type, vo
   return 0;
 }
 
-#define TYPED(L, Q, E, type)                                                                                                 \
+#define TYPED(L, Q, type)                                                                                                    \
   int cusolverDn##L##Q##_bufferSize(Handle*, int, int, int, const void*, int, const void*, int* room) { *room = 5; return 0; } \
   int cusolverDn##L##Q(Handle* h, int m, int n, int k, void* a, int ld, const void* tau, void* work, int room, int* info) {  \
     return orgqr(h, m, n, k, a, ld, tau, work, room, info, type);                                                            \
@@ -331,15 +325,6 @@ int cusolverDnXgeev(Handle* h, void*, int left, int vectors, Int n, int type, vo
   int cusolverDn##L##gesvdj(Handle* h, int vectors, int economical, int m, int n, void* a, int ld, void* s, void* u, int,    \
                             void* v, int, void* work, int room, int* info, void* parameters) {                               \
     return gesvdj(h, vectors, economical, m, n, a, ld, s, u, v, work, room, info, parameters, type);                         \
-  }                                                                                                                          \
-  int cusolverDn##L##E##Batched_bufferSize(Handle*, int, int, int, const void*, int, const void*, int* room, void*, int) {    \
-    *room = 5;                                                                                                               \
-    return 0;                                                                                                                \
-  }                                                                                                                          \
-  int cusolverDn##L##E##Batched(Handle* h, int vectors, int upper, int n, void* a, int ld, void* w, void* work, int room,    \
-                                int* info, void* parameters, int count) {                                                    \
-    if (room < 5 || !work || !parameters || n > 32 || ld != n) return kInvalid;                                              \
-    return syevd_of_stack(h, vectors, upper, n, a, w, info, count, type);                                                    \
   }                                                                                                                          \
   int cusolverDn##L##potrfBatched(Handle* h, int upper, int n, void** a, int ld, int* info, int count) {                     \
     return potrf_batched(h, upper, n, a, ld, info, count, type);                                                             \
@@ -354,8 +339,8 @@ int cusolverDnXgeev(Handle* h, void*, int left, int vectors, Int n, int type, vo
                             int*, int count) {                                                                               \
     return getrs_batched(h, n, columns, a, ld, pivots, b, ldb, count, type);                                                 \
   }
-TYPED(S, orgqr, syevj, R32)
-TYPED(D, orgqr, syevj, R64)
-TYPED(C, ungqr, heevj, C32)
-TYPED(Z, ungqr, heevj, C64)
+TYPED(S, orgqr, R32)
+TYPED(D, orgqr, R64)
+TYPED(C, ungqr, C32)
+TYPED(Z, ungqr, C64)
 }
