@@ -207,7 +207,7 @@ def _sweeps(
     return launches
 
 
-_INVERSE_STEP = 2048  # elements of a block of inverse.cuh
+_INVERSE_TILE = 4096  # elements of a block of inverse.cuh
 
 
 def inverse_launches(
@@ -218,22 +218,36 @@ def inverse_launches(
     target: Address | None,
     scratch: Pieces,
 ) -> list[KernelLaunch]:
-    """Return the launches that write n ranks of 4 bytes to their places, also of 4 bytes, in the int64 `target`."""
-    form, shift = SWEEP_FORMS[4], max(0, (n - 1).bit_length() - 8)
+    """Return the launches that write n ranks of 4 bytes to their places, also of 4 bytes, in the int64 `target`.
+
+    They write to the memory of the ranks too.
+    """
+    bits = (n - 1).bit_length()
+    sweeps = max(0, -(-(bits - _INVERSE_TILE.bit_length() + 1) // 8))
+    form, low = SWEEP_FORMS[4], bits - 8 * sweeps
     tiles = -(-n // form.tile)
-    words, cleared = (scratch.take(tiles * 1024) for _ in range(2))
-    starts, moved, ordered = scratch.take(4 * 1024 + 4), scratch.take(4 * n), scratch.take(4 * n)
-    of_digit, turn = ((*starts[:2], starts[2] + at) for at in (shift // 8 * 1024, 4096))
+    words = [scratch.take(tiles * 1024) for _ in range(2)]
+    starts = scratch.take(4 * (1024 + sweeps))
+    # Memory of places and ranks by the parity of the sweep that writes it; the first one has read the ranks.
+    moved = [(scratch.take(4 * n), scratch.take(4 * n)), (scratch.take(4 * n), ranks)]
     (sweep,) = kernels_of(device, _SWEEPS[-1:], text, "sweeps", "uint32", 1, False, form)
-    params = bytes(64) + struct.pack("<4q4i", 1, n, tiles, 1, shift, 0, 0, 0)
-    at = patches(places, moved, ranks, ordered, words, cleared, starts, turn)
-    swept = KernelLaunch(sweep, (tiles, 1), form.threads, params, at)
     clear, write = kernels_of(device, ("gi_inverse_clear", "gi_inverse_write"), inverse_text)
-    params = bytes(48) + struct.pack("<2q", n, shift)
-    at = patches(words, of_digit, turn, moved, ordered, target)
+    read: tuple[Address | None, Address] = (places, ranks)
+    launches = []
+    for i in range(sweeps):
+        params = bytes(64) + struct.pack("<4q4i", 1, n, tiles, 1, low + 8 * i, 0, 0, 0)
+        turn = (*starts[:2], starts[2] + 4 * (1024 + i))
+        (keys, values), (keys_out, values_out) = read, moved[i % 2]
+        at = patches(
+            keys, keys_out, values, values_out, words[i % 2], words[1 - i % 2], starts, turn
+        )
+        launches.append(KernelLaunch(sweep, (tiles, 1), form.threads, params, at))
+        read = moved[i % 2]
+    params = bytes(40) + struct.pack("<q2i", n, low, sweeps)
+    at = patches(words[0], starts, *read, target)
     return [
-        KernelLaunch(clear, (tiles, 1), 256, params, at), swept,
-        KernelLaunch(write, (-(-n // _INVERSE_STEP), 1), 256, params, at),
+        KernelLaunch(clear, (tiles, 1), 256, params, at), *launches,
+        KernelLaunch(write, (-(-n // _INVERSE_TILE), 1), 256, params, at),
     ]  # fmt: skip
 
 

@@ -126,6 +126,8 @@ def outcomes(module, own):
 
 
 LEAST = {"ndimage": 64, "signal": 28, "special": 42}
+# CuPy's functions take none of these arguments.
+NOT_BY_CUPY = {"generic_gradient_magnitude", "generic_laplace", "watershed_ift"}
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -149,9 +151,12 @@ def test_cupys_functions_on_a_gpu(module, library):
         "gpuinterop": lambda value: gi.array(value, device="cuda:0"),
         "torch": lambda value: torch.tensor(value, device="cuda:0"),
     }
-    count, _, wrong = outcomes(module, makers[library])
+    count, left, wrong = outcomes(module, makers[library])
     assert wrong == [], "\n".join(wrong)
-    assert count > LEAST[module] // 2
+    if module == "special":
+        assert count > LEAST[module] // 2
+    else:
+        assert {*left} <= NOT_BY_CUPY
 
 
 @pytest.mark.fake_driver

@@ -47,7 +47,7 @@ def test_few_different_digits(device, dtype, n):
 
 def test_inverse_that_is_written_in_order_of_memory(device, monkeypatch):
     monkeypatch.setattr(distinct, "FAR", 8500)
-    for n in (8600, 20_001):
+    for n in (8600, 20_001, 1_100_000):  # the last one by two sweeps
         host = values_of("float32", (n,))
         found = gi.unique_inverse(gi.GpuArray(host, device=device))
         equal(found.inverse_indices, np.unique_all(host).inverse_indices)
