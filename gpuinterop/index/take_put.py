@@ -42,7 +42,7 @@ def nonzero(x: Any) -> tuple[Any, ...]:
 
 
 @_core.planned(partial(plan_of_places, apart=False), "x")
-@_core.by_numpy(np.argwhere, "x")
+@_core.served
 def argwhere(x: Any) -> Any:
     """Return the indices of the elements that are not zero: one row for each element, one column for each axis.
 
@@ -67,7 +67,7 @@ def _mask_with_axes(x: Any, where: str) -> Any:
 
 
 @_core.planned(partial(plan_of_places, flat=True), "x")
-@_core.by_numpy(np.flatnonzero, "x")
+@_core.served
 def flatnonzero(x: Any) -> Any:
     """Return the indices of the elements that are not zero in the flattened array.
 

@@ -454,7 +454,10 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
 }  # fmt: skip
 
 # The views that the core has.
-_VIEWS = "array_split dsplit expand_dims hsplit moveaxis ravel reshape rollaxis split unstack vsplit".split()
+_VIEWS = """
+    array_split diagonal dsplit expand_dims flip hsplit matrix_transpose moveaxis ravel reshape rollaxis rot90 split
+    unstack vsplit
+""".split()
 # The core carries these out without Python; calls that it declines go to the functions above.
 _core._set_numpy_functions(
     {f: own for f, own in NUMPY_FUNCTIONS.items() if isinstance(own, (BuiltinFunctionType, type(roll)))}

@@ -17,8 +17,7 @@ T = TypeVar("T")
 # They make views, so NumPy sees the shapes and strides of arrays on any device.
 VIEWS = frozenset(
     """
-    atleast_1d atleast_2d atleast_3d diagonal flip fliplr flipud imag matrix_transpose permute_dims real rot90 squeeze
-    swapaxes transpose
+    atleast_1d atleast_2d atleast_3d fliplr flipud imag permute_dims real squeeze swapaxes transpose
     """.split()
 )
 # They move elements of arrays on "cpu": the number of the first arguments that are arrays.

@@ -91,6 +91,8 @@ void register_indexing(nb::module_& m) {
   serve({{"take_along_axis", "x indices axis", 2},
          [](const Values& v) { return take_along_axis(v[0], v[1], v[2]); }});
   serve({{"nonzero", "x", 1}, [](const Values& v) { return nonzero(v[0]); }});
+  serve({{"flatnonzero", "x", 1}, [](const Values& v) { return flatnonzero(v[0]); }});
+  serve({{"argwhere", "x", 1}, [](const Values& v) { return argwhere(v[0]); }});
   register_joining();
   register_views(m);
   m.def(

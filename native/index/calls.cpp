@@ -129,37 +129,62 @@ PyObject* take_along_axis(PyObject* x, PyObject* indices, PyObject* axis) {
   if (!is_array(x) || (axis && !PyLong_CheckExact(axis))) return nullptr;
   const Array view = read_array(x, where);
   const int ndim = view.layout.ndim();
-  if (!view.device.is_cuda() || !is_index(indices, view) || unwrap(indices).layout.ndim() != ndim)
-    return nullptr;
+  if (!is_index(indices, view) || unwrap(indices).layout.ndim() != ndim) return nullptr;
   const int at = count_axis(axis ? as_int64(axis, where) : -1, ndim, where);
+  if (!view.device.is_cuda()) return read_line(Py_TYPE(x), view, indices, where).release();
   const IndexArrays key{{indices}, {at}, {at}, ops::kAlong};
   return read(Py_TYPE(x), view, key, ops::OutOfRange::Raise, nullptr, where).release();
 }
 
-PyObject* nonzero(PyObject* x) {
-  const char* where = "nonzero";
-  if (!is_array(x) || ops::recorder) return nullptr;
+// The indices of the elements in host memory that are not zero, a row for each axis; nothing: Python carries the call
+// out. With `flat` those in the array as one axis.
+static std::optional<Array> find_nonzero(PyObject* x, bool flat, const char* where) {
+  if (!is_array(x) || ops::recorder) return {};
   Array mask = read_array(x, where);
   const Layout whole = mask.layout;
-  if (mask.device.is_cuda() || whole.ndim() == 0 || !ops::cast_loop(mask.dtype, kBool))
-    return nullptr;
+  if (mask.device.is_cuda() || whole.ndim() == 0 || !ops::cast_loop(mask.dtype, kBool)) return {};
+  if (flat && !whole.is_c_contiguous()) return {};
   ops::require_set(where, mask);
   if (mask.dtype != kBool) {
     const Array bools = make_empty({}, kBool, whole.ndim(), whole.shape(), where);
     copy_unreported(bools, mask, where);
     mask = bools;
   }
-  const int64_t count = ops::count_selected(mask), shape[] = {whole.ndim(), count};
-  const Array places = make_empty({}, kInt64, 2, shape, where);
+  if (const int64_t size = whole.size(); flat) mask.layout = Layout::c_order(1, &size, where);
+  const int64_t count = ops::count_selected(mask), shape[] = {mask.layout.ndim(), count};
+  Array places = make_empty({}, kInt64, 2, shape, where);
   ops::find_selected(mask, places);
-  PyRef rows = PyRef::checked(PyTuple_New(whole.ndim()));
-  for (int d = 0; d < whole.ndim(); ++d) {
-    Array row = places;
-    row.layout = Layout::c_order(1, &count, where);
-    if (count) row.data += d * count * row.itemsize();
-    PyTuple_SetItem(rows.get(), d, wrap(result_type(kInt64), std::move(row)));
-  }
+  return places;
+}
+
+static PyObject* row_of(const Array& places, int row, const char* where) {
+  Array made = places;
+  const int64_t count = places.layout.shape()[1];
+  made.layout = Layout::c_order(1, &count, where);
+  if (count) made.data += row * count * made.itemsize();
+  return wrap(result_type(kInt64), std::move(made));
+}
+
+PyObject* nonzero(PyObject* x) {
+  const auto places = find_nonzero(x, false, "nonzero");
+  if (!places) return nullptr;
+  const int n = static_cast<int>(places->layout.shape()[0]);
+  PyRef rows = PyRef::checked(PyTuple_New(n));
+  for (int d = 0; d < n; ++d) PyTuple_SetItem(rows.get(), d, row_of(*places, d, "nonzero"));
   return rows.release();
+}
+
+PyObject* flatnonzero(PyObject* x) {
+  const auto places = find_nonzero(x, true, "flatnonzero");
+  return places ? row_of(*places, 0, "flatnonzero") : nullptr;
+}
+
+PyObject* argwhere(PyObject* x) {
+  auto places = find_nonzero(x, false, "argwhere");
+  if (!places) return nullptr;
+  const int64_t rows_last[] = {1, 0};
+  places->layout = places->layout.permuted(rows_last, 2, "argwhere");
+  return wrap(result_type(kInt64), std::move(*places));
 }
 
 bool is_index(PyObject* o, const Array& view) {

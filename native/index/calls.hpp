@@ -34,9 +34,12 @@ bool add_at(PyObject* x, PyObject* key, PyObject* value,
 bool add_at(const Array& view, const IndexArrays& key, PyObject* value, const char* where,
             std::shared_ptr<const ops::HostProgram> sum);
 
-// numpy.take of arrays on one device, take_along_axis on a GPU, and numpy.nonzero in host memory. Null: Python carries the call out.
+// numpy.take of arrays on one device, take_along_axis on a GPU or of vectors, and numpy.nonzero, flatnonzero and argwhere in
+// host memory. Null: Python carries the call out.
 PyObject* take(PyObject* x, PyObject* indices, PyObject* axis, PyObject* out, PyObject* mode);
 PyObject* take_along_axis(PyObject* x, PyObject* indices, PyObject* axis);
 PyObject* nonzero(PyObject* x);
+PyObject* flatnonzero(PyObject* x);
+PyObject* argwhere(PyObject* x);
 
 }  // namespace gpuinterop

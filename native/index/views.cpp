@@ -1,5 +1,6 @@
 // NumPy's functions that make views, and triangles. Python carries out the calls with other arguments, and words the errors.
 #include <algorithm>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -94,6 +95,92 @@ PyObject* expand_dims(const Values& v) {
   }
   layout.finish(where);
   return view_with(v[0], std::move(layout), a.data).release();
+}
+
+// The array with some axes reversed.
+PyRef with_reversed(PyObject* x, int n, const int64_t* axes, const char* where) {
+  const Array& a = read_array(x, where);
+  Layout layout = a.layout;
+  int64_t first = 0;
+  for (int i = 0; i < n; ++i) {
+    int64_t& stride = layout.strides()[axes[i]];
+    first += (layout.shape()[axes[i]] - 1) * stride;
+    stride = -stride;
+  }
+  layout.finish(where);
+  return view_with(x, std::move(layout),
+                   a.data && layout.size() ? a.data + first * a.itemsize() : a.data);
+}
+
+PyObject* flip(const Values& v) {
+  const char* where = "flip";
+  const bool known = !given(v[1]) || PyLong_CheckExact(v[1]) || PyTuple_CheckExact(v[1]);
+  if (!is_array(v[0]) || !known) return nullptr;
+  const int ndim = read_array(v[0], where).layout.ndim();
+  int64_t axes[kMaxDims];
+  std::iota(axes, axes + kMaxDims, 0);
+  const int n = given(v[1]) ? read_axes(v[1], ndim, axes, where) : ndim;
+  return n < 0 ? nullptr : with_reversed(v[0], n, axes, where).release();
+}
+
+PyRef with_swapped(PyObject* x, int first, int second, const char* where) {
+  const Array& a = read_array(x, where);
+  int64_t order[kMaxDims];
+  std::iota(order, order + kMaxDims, 0);
+  std::swap(order[first], order[second]);
+  return view_with(x, a.layout.permuted(order, a.layout.ndim(), where), a.data);
+}
+
+PyObject* matrix_transpose(const Values& v) {
+  const char* where = "matrix_transpose";
+  if (!is_array(v[0])) return nullptr;
+  const int ndim = read_array(v[0], where).layout.ndim();
+  return ndim < 2 ? nullptr : with_swapped(v[0], ndim - 2, ndim - 1, where).release();
+}
+
+// By quarter turns, from the first axis towards the second.
+PyObject* rot90(const Values& v) {
+  const char* where = "rot90";
+  if (!is_array(v[0]) || (v[1] && !PyLong_CheckExact(v[1])) || (v[2] && !PyTuple_CheckExact(v[2])))
+    return nullptr;
+  const int ndim = read_array(v[0], where).layout.ndim();
+  int64_t axes[kMaxDims] = {0, 1};
+  if (ndim < 2 || (v[2] && read_axes(v[2], ndim, axes, where) != 2)) return nullptr;
+  const int64_t turns = (v[1] ? as_int64(v[1], where) : 1) & 3;
+  if (turns % 2 == 0) return with_reversed(v[0], static_cast<int>(turns), axes, where).release();
+  const PyRef swapped =
+      with_swapped(v[0], static_cast<int>(axes[0]), static_cast<int>(axes[1]), where);
+  return with_reversed(swapped.get(), 1, axes + (turns == 3), where).release();
+}
+
+PyObject* diagonal(const Values& v) {
+  const char* where = "diagonal";
+  int64_t numbers[] = {0, 0, 1};  // offset and axes
+  for (size_t i = 0; i < 3; ++i) {
+    if (v[i + 1] && !PyLong_CheckExact(v[i + 1])) return nullptr;
+    if (v[i + 1]) numbers[i] = as_int64(v[i + 1], where);
+  }
+  if (!is_array(v[0])) return nullptr;
+  const Array& a = read_array(v[0], where);
+  const int ndim = a.layout.ndim();
+  const int row = count_axis(numbers[1], ndim, where), column = count_axis(numbers[2], ndim, where);
+  const int64_t rows = a.layout.shape()[row], columns = a.layout.shape()[column];
+  const int64_t offset = std::clamp(numbers[0], -rows, columns);
+  if (row == column) return nullptr;
+  Layout layout = Layout::with_ndim(ndim - 1);
+  for (int d = 0, at = 0; d < ndim; ++d) {
+    if (d == row || d == column) continue;
+    layout.shape()[at] = a.layout.shape()[d];
+    layout.strides()[at++] = a.layout.strides()[d];
+  }
+  const int64_t down = a.layout.strides()[row], along = a.layout.strides()[column];
+  layout.shape()[ndim - 2] =
+      std::min(rows + std::min<int64_t>(offset, 0), columns - std::max<int64_t>(offset, 0));
+  layout.strides()[ndim - 2] = down + along;
+  layout.finish(where);
+  const int64_t first = offset < 0 ? -offset * down : offset * along;
+  char* const data = layout.size() ? a.data + first * a.itemsize() : nullptr;
+  return view_with(v[0], std::move(layout), data).release();
 }
 
 // ---- parts ----------------------------------------------------------------------------------------
@@ -292,6 +379,10 @@ void register_views(nb::module_& m) {
   serve({{"moveaxis", "a source destination", 3}, moveaxis});
   serve({{"rollaxis", "a axis start", 2}, rollaxis});
   serve({{"expand_dims", "a axis", 2}, expand_dims});
+  serve({{"flip", "m axis", 1}, flip});
+  serve({{"matrix_transpose", "x /", 1}, matrix_transpose});
+  serve({{"rot90", "m k axes", 1}, rot90});
+  serve({{"diagonal", "a offset axis1 axis2", 1}, diagonal});
   serve({{"split", "x sections axis", 2}, [](const Values& v) { return split(v, true); }});
   serve({{"array_split", "ary indices_or_sections axis", 2},
          [](const Values& v) { return split(v, false); }});

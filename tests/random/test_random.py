@@ -263,6 +263,13 @@ def test_the_error_of_integers_has_the_bounds_as_given(endpoint):
     assert raised.value.got == "low 5, high 3"
 
 
+@pytest.mark.parametrize("count", [1, 1000, 2**32 - 1, 2**32, 2**40])
+def test_integers_are_upper_halves_of_products(device, count):
+    rng = default_rng(9, device=device)
+    drawn = words(rng, 600).view("<u8").tolist()
+    assert rng.integers(-5, count - 5, 300).tolist() == [(w * count >> 64) - 5 for w in drawn]
+
+
 def test_integers_are_unbiased_where_half_of_the_words_are_refused(device):
     count = 2**63 + 1  # the upper halves of the products alone would favour some
     rng = default_rng(8, device=device)
@@ -292,7 +299,7 @@ def test_chi_square_of_integers(device):
 # ---- orders and choices --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n", [0, 1, 2, 1000])
+@pytest.mark.parametrize("n", [0, 1, 2, 1000, 5000])
 def test_permutations(device, n):
     rng = default_rng(3, device=device)
     order = rng.permutation(n)
