@@ -22,7 +22,9 @@ def the_only_hoarder():
 
 
 def test_allocation_failure_and_recovery():
+    gi.empty_cache()
     free, total = gi.mem_info("cuda")
+    pool = memory_stats("cuda")["pool_bytes"]
     kept = gi.ones((1 << 20,), device="cuda")
     hoard = []
     chunk = max(free // 16, 1 << 20) // 4 * 4
@@ -49,8 +51,9 @@ def test_allocation_failure_and_recovery():
         with pytest.raises(MemoryError):
             gi.empty(total, device="cuda")
     assert memory_stats("cuda")["live_bytes"] == before
+    # The driver has the memory back: its pool of this process is as small as before. Other processes may fill the GPU.
     gi.empty_cache()
-    assert gi.mem_info("cuda")[0] > free - (1 << 30)
+    assert memory_stats("cuda")["pool_bytes"] < pool + (1 << 30)
 
 
 def test_cached_memory_is_given_back_under_pressure():
