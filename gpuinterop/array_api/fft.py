@@ -8,6 +8,7 @@ import numpy as np
 
 from gpuinterop import creation
 from gpuinterop.elementwise.results import plain
+from gpuinterop.fft import frequencies
 
 from .of_numpy import look_up
 
@@ -25,13 +26,17 @@ def __dir__() -> list[str]:
 
 def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Any:
     """Return the frequencies of a transform's values."""
-    return _frequencies(np.fft.fftfreq(n, d), dtype, device)
+    return _frequencies("fftfreq", n, d, dtype, device)
 
 
 def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Any:
     """Return the frequencies of a real transform's values."""
-    return _frequencies(np.fft.rfftfreq(n, d), dtype, device)
+    return _frequencies("rfftfreq", n, d, dtype, device)
 
 
-def _frequencies(values: Any, dtype: Any, device: Any) -> Any:
-    return plain(creation.array(values, "float64" if dtype is None else dtype, device=device))
+def _frequencies(name: str, n: int, d: float, dtype: Any, device: Any) -> Any:
+    return plain(
+        creation.array(
+            frequencies(name, n, d), "float64" if dtype is None else dtype, device=device
+        )
+    )

@@ -16,7 +16,7 @@ from gpuinterop import _core
 from gpuinterop.elementwise.calls import FUNCTIONS, call
 from gpuinterop.elementwise.missing_names import missing_name
 from gpuinterop.elementwise.results import check_out, plain
-from gpuinterop.errors import ShapeError, short_repr
+from gpuinterop.errors import ArgumentTypeError, BoundsError, ShapeError, short_repr
 from gpuinterop.errors.messages import not_one_of
 from gpuinterop.index.join_split import concatenate
 from gpuinterop.numpy_calls.submodules import by_device
@@ -272,6 +272,17 @@ def ifftshift(x: Any, axes: Any = None) -> Any:
     return _shifted(x, axes, True)
 
 
+def frequencies(name: str, n: Any, d: Any) -> Any:
+    """Return the result of np.fft.fftfreq or np.fft.rfftfreq; raise for arguments that it refuses."""
+    try:
+        return getattr(np.fft, name)(n, d)
+    except (ArithmeticError, TypeError, ValueError) as error:
+        raise (ArgumentTypeError if isinstance(error, TypeError) else BoundsError)(
+            where=f"fft.{name}", expected="one sample or more, at a distance d other than 0",
+            got=f"n={short_repr(n)}, d={short_repr(d)}", fix="pass the number of samples as an int, and d as a float",
+        ) from None  # fmt: skip
+
+
 def fftfreq(n: int, d: Any = 1.0, device: Any = None) -> Any:
     """Return the frequencies of the values of fft, for samples that are `d` apart: float64 on the default device.
 
@@ -281,7 +292,7 @@ def fftfreq(n: int, d: Any = 1.0, device: Any = None) -> Any:
     >>> gpuinterop.fft.fftfreq(2).tolist()
     [0.0, -0.5]
     """
-    return plain(call("asarray", np.fft.fftfreq(n, d), device=device))
+    return plain(call("asarray", frequencies("fftfreq", n, d), device=device))
 
 
 def rfftfreq(n: int, d: Any = 1.0, device: Any = None) -> Any:
@@ -293,4 +304,4 @@ def rfftfreq(n: int, d: Any = 1.0, device: Any = None) -> Any:
     >>> gpuinterop.fft.rfftfreq(2).tolist()
     [0.0, 0.5]
     """
-    return plain(call("asarray", np.fft.rfftfreq(n, d), device=device))
+    return plain(call("asarray", frequencies("rfftfreq", n, d), device=device))

@@ -196,6 +196,19 @@ def test_frequencies(device, name):
     np.testing.assert_array_equal(np.asarray(found), getattr(np.fft, name)(7, 0.5))
 
 
+@pytest.mark.parametrize("namespace", [gi.fft, gi.array_api.fft])
+@pytest.mark.parametrize("name", ["fftfreq", "rfftfreq"])
+@pytest.mark.parametrize(
+    ("n", "d", "error"), [(0, 1.0, ValueError), (4, 0, ValueError), (1.5, 1.0, ValueError), (4, "a", TypeError)]
+)  # fmt: skip
+def test_frequencies_of_wrong_arguments_are_refused(namespace, name, n, d, error):
+    with pytest.raises(
+        gi.GpuInteropError, match=f"fft.{name}: expected .*\n  got: n={n}, d={d!r}"
+    ) as caught:
+        getattr(namespace, name)(n, d=d)
+    assert isinstance(caught.value, error)
+
+
 @pytest.mark.parametrize(
     "call",
     [
