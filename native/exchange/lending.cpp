@@ -69,6 +69,9 @@ struct Lent {
   PyRef own, theirs;  // an array, and the library's object over its memory
 };
 
+static_assert(kMaxDevices <=
+              64);  // arrays have no other device, and Call::ordered has a bit for each
+
 // One call: what was lent, and the arguments.
 struct Call {
   std::vector<Lent> lent;

@@ -72,6 +72,25 @@ def test_driver_without_devices(fake):
     assert "no device" in run(WITHOUT, fake, FAKECUDA_DEVICES="0")
 
 
+BEYOND = """
+import gpuinterop as gi
+from doubles import driver
+print(len(gi.devices.devices()) - 1)
+for device in (63, 64):
+    for memory in (driver.allocate(16, driver.primary(device)), driver.allocate_managed(16, device)):
+        try:
+            print(gi.CudaNdarray.from_pointer(memory, (4,)).device)
+        except gi.DeviceError as error:
+            print(error.expected)
+"""
+
+
+def test_memory_of_a_gpu_beyond_the_64th_is_refused(fake):
+    refused = ["a CUDA device number from 0 to 63"] * 2
+    lines = ["64", "cuda:63", "cuda:63", *refused]
+    assert run(BEYOND, fake, FAKECUDA_DEVICES="70").splitlines() == lines
+
+
 PROGRAMS = {
     "context that cannot be made": """
     import gpuinterop as gi
