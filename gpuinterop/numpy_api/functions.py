@@ -218,6 +218,27 @@ def _may_share_memory(a: Any, b: Any, max_work: Any = None) -> bool:
 # ---- other functions --------------------------------------------------------------------------------
 
 
+def _differences(a: Any, n: int, axis: Any) -> Callable[[Any], Any]:
+    """Return the function of the n-th differences along an axis of arrays of the shape and dtype of `a`."""
+    before = (slice(None),) * _core.read_axis(_without_bools(axis), a.ndim, "numpy.diff")
+    later, earlier = (*before, slice(1, None)), (*before, slice(-1))
+    subtract = FUNCTIONS["not_equal" if a.dtype == np.bool_ else "subtract"]
+    if n == 1:
+        return lambda a: subtract(a[later], a[earlier])
+
+    def call(a: Any) -> Any:
+        for _ in range(n):
+            a = subtract(a[later], a[earlier])
+        return a
+
+    return call
+
+
+def _diff_of(a: Any, n: int = 1, axis: int = -1, **ends: Any) -> Any:
+    return None if ends or type(n) is not int or n < 1 else _differences(a, n, axis)
+
+
+@_core.prepared(_diff_of, "a n axis prepend append")
 def _diff(
     a: Any, n: int = 1, axis: int = -1, prepend: Any = np._NoValue, append: Any = np._NoValue
 ) -> Any:
@@ -236,12 +257,7 @@ def _diff(
     ]
     if any(ends):
         a = join_split.concatenate([*ends[0], a, *ends[1]], along)
-    before = (slice(None),) * along
-    later, earlier = (*before, slice(1, None)), (*before, slice(-1))
-    name = "not_equal" if a.dtype == np.bool_ else "subtract"
-    for _ in range(n):
-        a = FUNCTIONS[name](a[later], a[earlier])
-    return a
+    return _differences(a, n, along)(a)
 
 
 def _of_length_1(end: Any, a: Any, along: int) -> Any:
@@ -253,6 +269,17 @@ def _ptp(a: Any, axis: Any = None, out: Any = None, keepdims: bool = False) -> A
     least = a.min(axis, keepdims=keepdims)  # first, because `out` may overlap a
     most = a.max(axis, out=out, keepdims=keepdims)
     return FUNCTIONS["subtract"](most, least, out=most)
+
+
+def _trace_of(
+    a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None
+) -> Any:
+    return lambda a: a.diagonal(offset, axis1, axis2).sum(-1, dtype)
+
+
+@_core.prepared(_trace_of, "a offset axis1 axis2 dtype out")
+def _trace(a: Any, *args: Any, **options: Any) -> Any:
+    return a.trace(*args, **options)
 
 
 def _clip(
@@ -399,9 +426,7 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.broadcast_to: lambda array, shape, subok=False: array.broadcast_to(shape),
     np.broadcast_arrays: _broadcast_arrays,
     np.diagonal: lambda a, offset=0, axis1=0, axis2=1: a.diagonal(offset, axis1, axis2),
-    np.trace: lambda a, offset=0, axis1=0, axis2=1, dtype=None, out=None: (
-        a.trace(offset, axis1, axis2, dtype, out)
-    ),
+    np.trace: _trace,
     np.shape: lambda a: a.shape,
     np.ndim: lambda a: a.ndim,
     np.size: _size,
