@@ -5,6 +5,7 @@ Views, assignments and operations of the package compute them on both devices, w
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -46,12 +47,22 @@ def meshgrid(
 # ---- diagonals and triangles --------------------------------------------------------------------
 
 
+def _triangle_of(upper: bool, m: Any, k: int = 0) -> Any:
+    """Return the function of matrices of the shape and dtype of `m`."""
+    if m.ndim < 2 or not m.size:
+        return None
+    inside = k - 1 if upper else k + 1
+    return partial(FUNCTIONS["where"], _triangle_mask(m, inside, not upper), False)
+
+
+@_core.prepared(partial(_triangle_of, False), "m k")
 @_core.served
 def tril(m: Any, k: int = 0) -> Any:
     """Return numpy.tril: a copy with zeros above the k-th diagonal."""
     return _triangle(m, k, "numpy.tril", False)
 
 
+@_core.prepared(partial(_triangle_of, True), "m k")
 @_core.served
 def triu(m: Any, k: int = 0) -> Any:
     """Return numpy.triu: a copy with zeros below the k-th diagonal."""
@@ -67,28 +78,43 @@ def _triangle(m: Any, k: int, where: str, upper: bool) -> Any:
             got="a 0-d array",
             fix="reshape it: x.reshape(1)",
         )
+    if not x.size:
+        return x.copy()
+    return FUNCTIONS["where"](_triangle_mask(x, k, upper), x, x.dtype.type(0))
+
+
+def _triangle_mask(x: Any, k: int, upper: bool) -> Any:
+    """Return a mask of the k-th diagonal with what is above it; without `upper`, with what is below it."""
     rows, columns = x.shape[-2:]
     # Element (i, j) of the mask is element rows - 1 - i + j of a vector, so no index is computed.
-    vector = results.new_like(m, (max(rows + columns - 1, 0),), np.dtype(np.bool_))
+    vector = results.new_like(x, (rows + columns - 1,), np.dtype(np.bool_))
     first = max(rows - 1 + (k if upper else k + 1), 0)
     vector[:first], vector[first:] = not upper, upper
-    if not rows or not columns:
-        return x.copy()
-    mask = vector._restrided((rows, columns), (-1, 1), rows - 1)
-    return FUNCTIONS["where"](mask, x, x.dtype.type(0))
+    return vector._restrided((rows, columns), (-1, 1), rows - 1)
 
 
-def diag(v: Any, k: int = 0) -> Any:
-    """Return numpy.diag: a matrix with the vector on its k-th diagonal, or a copy of a matrix's diagonal."""
+def _diag_of(v: Any, k: int = 0) -> Any:
+    """Return the function of arrays of the shape and dtype of `v`."""
     if v.ndim == 2:
-        return v.diagonal(k).copy()
+        return lambda v: v.diagonal(k).copy()
     if v.ndim != 1:
         raise ShapeError(where="numpy.diag", expected="a vector or a matrix", got=f"shape {v.shape}",
                          fix="call numpy.diagonal(x)")  # fmt: skip
-    made = results.new_like(v, (v.size + abs(k),) * 2, v.dtype)
-    made[...] = 0
-    made.diagonal(k)[...] = v
-    return made
+    n, dtype = v.size + abs(k), v.dtype
+
+    def call(v: Any) -> Any:
+        made = results.new_like(v, (n, n), dtype)
+        made[...] = 0
+        made.diagonal(k)[...] = v
+        return made
+
+    return call
+
+
+@_core.prepared(_diag_of, "v k")
+def diag(v: Any, k: int = 0) -> Any:
+    """Return numpy.diag: a matrix with the vector on its k-th diagonal, or a copy of a matrix's diagonal."""
+    return _diag_of(v, k)(v)
 
 
 def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:

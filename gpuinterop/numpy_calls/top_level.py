@@ -21,11 +21,9 @@ VIEWS = frozenset(
     """.split()
 )
 # They move elements of arrays on "cpu": the number of the first arguments that are arrays.
-MOVES = {"pad": 1, "tril": 1, "triu": 1}
+MOVES = {"pad": 1}
 # Options that those calls may have; by default all parameters.
 _PARAMETERS = {"pad": "array pad_width mode"}
-# Elements of an array; with more of them the package is faster.
-_MOST = dict.fromkeys(("tril", "triu"), 4096)
 
 
 def by_numpy(name: str) -> Callable[[T], T]:
@@ -36,5 +34,4 @@ def by_numpy(name: str) -> Callable[[T], T]:
         _PARAMETERS.get(name) or words(inspect.signature(function)),
         MOVES.get(name, 1),
         views=name in VIEWS,
-        most=_MOST.get(name),
     )
