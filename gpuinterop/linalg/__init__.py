@@ -7,6 +7,7 @@ wait for the device where they may raise `LinAlgError`.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache, partial
 from typing import Any
 
@@ -569,6 +570,11 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
     return _vector_norm(x, ord, axis, keepdims)
 
 
+def _matrix_norm_plan_of(x: Any, keepdims: bool = False, ord: Any = "fro") -> Any:
+    return norm_plan_of(x, None, (-2, -1), keepdims) if ord == "fro" else None
+
+
+@_core.planned(_matrix_norm_plan_of, "x / * keepdims ord", on_host=True)
 @_own()
 def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
     """Return the norm of matrices: "fro", "nuc", 1, -1, 2, -2, inf or -inf; see norm.
@@ -657,6 +663,19 @@ def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Any:
     return call("tensordot", x1, x2, axes)
 
 
+def _power_of(a: Any, n: int) -> Any:
+    """Return the function of the second or third power of square matrices, in the order in which NumPy multiplies."""
+    if type(n) is not int or n not in (2, 3) or a.ndim < 2 or a.shape[-1] != a.shape[-2]:
+        return None
+    if a.dtype == np.bool_:
+        return None
+    require_dtypes("linalg", a)
+    if n == 2:
+        return lambda a: _matmul(a, a)
+    return lambda a: _matmul(_matmul(a, a), a)
+
+
+@_core.prepared(_power_of, "a n")
 @_by_device(check=_power)
 def matrix_power(a: Any, n: int) -> Any:
     """Return the product of n times the matrix; for a negative n, of its inverse.
@@ -681,6 +700,19 @@ def matrix_power(a: Any, n: int) -> Any:
         a = _matmul(a, a)
 
 
+def _multi_dot_of(*arrays: Any, out: Any = None) -> Any:
+    """Return the function of matrices of these shapes."""
+    if len(arrays) < 2 or any(x.ndim != 2 for x in arrays):
+        return None
+    cut = _cheapest((*[x.shape[0] for x in arrays], arrays[-1].shape[1]))
+    if len(arrays) != 3:
+        return lambda *arrays: _in_order(arrays, cut, 0, len(arrays) - 1)
+    if cut[0, 2]:
+        return lambda a, b, c: _matmul(_matmul(a, b), c)
+    return lambda a, b, c: _matmul(a, _matmul(b, c))
+
+
+@_core.prepared(_multi_dot_of, "arrays * out", 0)
 @_own(0)
 def multi_dot(arrays: Any, *, out: Any = None) -> Any:
     """Return the product of several matrices, in the order that costs the least; the ends may be vectors.
@@ -724,7 +756,7 @@ def _cheapest(lengths: tuple[int, ...]) -> dict[tuple[int, int], int]:
     return cut
 
 
-def _in_order(matrices: list[Any], cut: dict[tuple[int, int], int], i: int, j: int) -> Any:
+def _in_order(matrices: Sequence[Any], cut: dict[tuple[int, int], int], i: int, j: int) -> Any:
     if i == j:
         return matrices[i]
     k = cut[i, j]
