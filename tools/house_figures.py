@@ -30,9 +30,15 @@ x = gi.asarray(np.ones((4, 4), "float32"), device="cpu")
 root = os.path.dirname(gi.__file__)
 files, Refused = [], gi.GpuInteropError
 
+# Whether an import runs this: a module's own code, or what that calls, such as decorators.
+def imports(frame):
+    while frame and frame.f_code.co_name != "<module>":
+        frame = frame.f_back
+    return frame and frame.f_code.co_filename.startswith(root)
+
 def follow(frame, event, argument):
     code = frame.f_code
-    if event == "call" and code.co_filename.startswith(root) and code.co_name != "<module>":
+    if event == "call" and code.co_filename.startswith(root) and not imports(frame):
         if not files or files[-1] != code.co_filename:
             files.append(code.co_filename)
 
