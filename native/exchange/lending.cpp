@@ -69,8 +69,7 @@ struct Lent {
   PyRef own, theirs;  // an array, and the library's object over its memory
 };
 
-static_assert(kMaxDevices <=
-              64);  // arrays have no other device, and Call::ordered has a bit for each
+static_assert(kMaxDevices <= 64, "Call::ordered has a bit for each GPU of an array");
 
 // One call: what was lent, and the arguments.
 struct Call {
