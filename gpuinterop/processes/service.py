@@ -24,9 +24,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from numbers import Real
 from typing import Any, NamedTuple
 
-from gpuinterop.errors import ExchangeError, short_repr
+from gpuinterop.errors import ArgumentTypeError, BoundsError, ExchangeError, short_repr
 
 _INT = struct.Struct("i")
 TOKEN_BYTES = 16
@@ -229,9 +230,20 @@ def leases(address: str, token: bytes) -> int:
 
 def wait(address: str, token: bytes, timeout: float | None) -> bool:
     """Wait until no other process has the memory open; False after `timeout` seconds."""
-    own = _own(address, "wait")
+    own, seconds = _own(address, "wait"), None if timeout is None else _read_seconds(timeout)
     with own.changed:
-        return own.changed.wait_for(lambda: leases(address, token) == 0, timeout)
+        return own.changed.wait_for(lambda: leases(address, token) == 0, seconds)
+
+
+def _read_seconds(timeout: Any) -> float:
+    """Return a timeout that Python's locks take, which is at most 292 years."""
+    is_number = isinstance(timeout, Real) and not isinstance(timeout, bool)
+    if is_number and timeout >= 0:  # and not NaN
+        return float(min(timeout, threading.TIMEOUT_MAX))
+    raise (BoundsError if is_number else ArgumentTypeError)(
+        where="wait", expected="timeout=None or a number of seconds, 0 or more",
+        got=f"timeout={short_repr(timeout)}", fix="pass seconds, or None to wait without end",
+    )  # fmt: skip
 
 
 def _own(address: str, where: str) -> _Owner:

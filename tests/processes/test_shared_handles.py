@@ -278,6 +278,25 @@ def test_only_the_owner_s_process_knows_the_openers(asked, opener):
     assert (handle.wait(10), handle.openers) == (True, 0)
 
 
+@pytest.mark.parametrize("timeout", ["a", True, [1], 1j, -1, -0.5, float("nan"), np.float64("nan")])
+def test_a_timeout_that_is_no_number_of_seconds_is_refused(timeout):
+    handle = gi.share(numbers())
+    with pytest.raises(gi.GpuInteropError, match="wait: expected timeout=None or a") as caught:
+        handle.wait(timeout)
+    is_number = isinstance(timeout, (int, float)) and timeout is not True
+    assert isinstance(caught.value, ValueError if is_number else TypeError)
+
+
+@pytest.mark.parametrize("timeout", [None, float("inf"), 10**400, np.float32(30), np.int8(30)])
+def test_a_wait_may_be_long_and_ends_with_the_last_opener(timeout, opener):
+    handle = gi.share(numbers())
+    opener.run(handle, "kept['y'] = h.open()")
+    assert not handle.wait(0)
+    opener.send(None, "import time; time.sleep(0.2); kept.clear()")
+    assert handle.wait(timeout)
+    assert eval(opener.process.stdout.readline()) == "None"
+
+
 def test_a_released_handle_is_refused_and_open_arrays_stay(opener):
     x = numbers()
     handle = gi.share(x)
