@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from test_operators import ROWS, check, operands, oracle
+from test_table import ROWS, check, operands, oracle
 
 import gpuinterop as gi
 

@@ -1,4 +1,4 @@
-"""Each recurring error once, word for word: messages.txt has the call and its whole message.
+"""Recurring errors, word for word: messages.txt has calls and their whole messages.
 
 Other tests match the class, `.reason` and at most a word. After a change of words, run
 `.venv/bin/python tests/house/test_messages.py`, and read what differs.

@@ -124,11 +124,11 @@ if PLACE != "cpu":
     from doubles import fake_driver
 
     fake_driver.use()
-import test_operators
+import test_table
 
-(row,) = (row for row in test_operators.ROWS if row.name == "midpoint")
-test_operators.test_rows(PLACE, row)
-test_operators.test_row_computes_the_numpy_function_of_its_name(row)
+(row,) = (row for row in test_table.ROWS if row.name == "midpoint")
+test_table.test_rows(PLACE, row)
+test_table.test_row_computes_the_numpy_function_of_its_name(row)
 """
 REVERSED = f"""
 sys.path += [{str(Path(__file__).parents[1])!r}]

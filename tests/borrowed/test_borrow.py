@@ -291,9 +291,9 @@ def test_methods_of_ufuncs_that_cupy_lacks_are_refused():
 @pytest.mark.fake_driver
 def test_functions_on_a_fake_gpu_give_numpys_values_without_a_transfer():
     code = """
-        import test_by_device
+        import test_borrow
 
-        count, wrong = test_by_device.walked("cuda:0")
+        count, wrong = test_borrow.walked("cuda:0")
         assert wrong == [], wrong
         assert count > 250, count
     """

@@ -162,10 +162,10 @@ def test_cupys_functions_on_a_gpu(module, library):
 @pytest.mark.fake_driver
 def test_cupys_functions_on_a_fake_gpu():
     code = """
-        import gpuinterop as gi, test_delegated
+        import gpuinterop as gi, test_scipy_delegates
 
-        for module, least in test_delegated.LEAST.items():
-            count, left, wrong = test_delegated.outcomes(module, lambda v: gi.array(v, device="cuda:0"))
+        for module, least in test_scipy_delegates.LEAST.items():
+            count, left, wrong = test_scipy_delegates.outcomes(module, lambda v: gi.array(v, device="cuda:0"))
             assert (left, wrong) == ([], []), (left, wrong)
             assert count >= least, count
     """
