@@ -55,14 +55,14 @@ def _triangle_of(upper: bool, m: Any, k: int = 0) -> Any:
     return partial(FUNCTIONS["where"], _triangle_mask(m, inside, not upper), False)
 
 
-@_core.prepared(partial(_triangle_of, False), "m k")
+@_core.prepared(partial(_triangle_of, False), "m k", "m")
 @_core.served
 def tril(m: Any, k: int = 0) -> Any:
     """Return numpy.tril: a copy with zeros above the k-th diagonal."""
     return _triangle(m, k, "numpy.tril", False)
 
 
-@_core.prepared(partial(_triangle_of, True), "m k")
+@_core.prepared(partial(_triangle_of, True), "m k", "m")
 @_core.served
 def triu(m: Any, k: int = 0) -> Any:
     """Return numpy.triu: a copy with zeros below the k-th diagonal."""
@@ -111,7 +111,7 @@ def _diag_of(v: Any, k: int = 0) -> Any:
     return call
 
 
-@_core.prepared(_diag_of, "v k")
+@_core.prepared(_diag_of, "v k", "v")
 def diag(v: Any, k: int = 0) -> Any:
     """Return numpy.diag: a matrix with the vector on its k-th diagonal, or a copy of a matrix's diagonal."""
     return _diag_of(v, k)(v)
@@ -248,6 +248,35 @@ def nan_to_num(
     return _replaced(x, nan, above, below, **({} if copy else {"out": x}))
 
 
+def _average_of(
+    a: Any, weights: Any, axis: Any = None, returned: Any = False, keepdims: Any = False
+) -> Any:
+    """Return the function of an array and weights of its shape; None for other calls."""
+    if a.shape != weights.shape or returned is not False or type(keepdims) is not bool:
+        return None
+    dtype = _average_dtype(a, weights)
+    return lambda a, weights: _weighted_mean(a, weights, axis, dtype, keepdims)[0]
+
+
+def _average_dtype(a: Any, w: Any) -> np.dtype[Any]:
+    dtypes = a.dtype, w.dtype, *([np.float64] if a.dtype.kind in "biu" else [])
+    return common_dtype(dtypes, "numpy.average")
+
+
+def _weighted_mean(
+    a: Any, w: Any, axis: Any, dtype: np.dtype[Any], keepdims: bool
+) -> tuple[Any, Any]:
+    """Return the mean with weights, and the sum of these."""
+    total = w.sum(axis, dtype, keepdims=keepdims)
+    if a.device.type == "cpu" and may_wait(a.device) and not total.all():
+        raise ZeroDivisionError(
+            "numpy.average: expected weights that do not sum to 0\n  fix: pass other weights"
+        )
+    weighted = FUNCTIONS["multiply"](a.astype(dtype, copy=False), w.astype(dtype, copy=False))
+    return weighted.sum(axis, dtype, keepdims=keepdims) / total, total
+
+
+@_core.prepared(_average_of, "a axis weights returned * keepdims", "a weights")
 def average(
     a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: Any = False
 ) -> Any:
@@ -275,13 +304,5 @@ def average(
             raise ShapeError(where="numpy.average", expected=f"{a.shape[along]} weights", got=f"{w.size}",
                              fix="pass a weight for each element along the axis")  # fmt: skip
         w = w.reshape([-1 if i == along else 1 for i in range(a.ndim)]).broadcast_to(a.shape)
-    dtypes = a.dtype, w.dtype, *([np.float64] if a.dtype.kind in "biu" else [])
-    dtype = common_dtype(dtypes, "numpy.average")
-    total = np.sum(w, axis=axis, dtype=dtype, keepdims=keepdims)
-    if a.device.type == "cpu" and may_wait(a.device) and (total == 0).any():
-        raise ZeroDivisionError(
-            "numpy.average: expected weights that do not sum to 0\n  fix: pass other weights"
-        )
-    weighted = FUNCTIONS["multiply"](a.astype(dtype, copy=False), w.astype(dtype, copy=False))
-    found = np.sum(weighted, axis=axis, dtype=dtype, keepdims=keepdims) / total
+    found, total = _weighted_mean(a, w, axis, _average_dtype(a, w), keepdims)
     return (found, total) if returned else found

@@ -122,6 +122,26 @@ def _wrong(expected: str, got: str) -> ShapeError:
                       fix='write for example numpy.einsum("ij,jk->ik", x, y)')  # fmt: skip
 
 
+def _einsum_of(x: Any, y: Any, subscripts: Any, **options: Any) -> Any:
+    """Return the function of two operands whose sums are those of one matrix product; None for other calls."""
+    asked = {name for name, value in options.items() if value is not None} - {"optimize"}
+    shapes = tuple(x.shape), tuple(y.shape)
+    if asked or x.dtype != y.dtype or x.dtype == np.bool_ or 1 in (*shapes[0], *shapes[1]):
+        return None
+    _, given, last = _parts((subscripts, x, y))
+    (left, right), output, _, _ = _labels(given, last, shapes)
+    alone = {*left} ^ {*right}
+    if len({*left}) < len(left) or len({*right}) < len(right) or not alone <= {*output}:
+        return None
+    how = _arrangement(left, right, frozenset(output), *shapes)
+    if not how.sums:
+        return None
+    order = tuple([how.result.index(letter) for letter in output])
+    orders = tuple(how.axes[0]), tuple(how.axes[1])
+    return _matmul_of(x, y, orders, how.shapes, how.shape, order)
+
+
+@_core.prepared(_einsum_of, "subscripts x y z * out optimize dtype order casting", "x y")
 def einsum(
     *operands: Any, out: Any = None, optimize: Any = False, dtype: Any = None, order: str = "K",
     casting: Any = "safe",
@@ -248,6 +268,32 @@ def _arrangement(
     return _Arrangement((first, second), shapes, bool(summed), (*stack, *m, *n), result)
 
 
+def _matmul_of(
+    a: Any, b: Any, orders: Any, shapes: Any, result: tuple[int, ...], order: Any = None
+) -> Callable[[Any, Any], Any]:
+    """Return the function that multiplies `a` and `b` with their axes in `orders`, as stacks of matrices of `shapes`.
+
+    The product gets the shape `result`, and then its axes another order.
+    """
+    same = [
+        how == (*range(x.ndim),) and shape == tuple(x.shape)
+        for x, how, shape in zip((a, b), orders, shapes, strict=True)
+    ]
+    reshaped = result != (*shapes[0][:-1], shapes[1][-1])
+    ordered = order is not None and order != (*range(len(order)),)
+    if all(same) and not reshaped and not ordered:
+        return products.matmul  # type: ignore[no-any-return]
+
+    def call(a: Any, b: Any) -> Any:
+        x = a if same[0] else a.transpose(orders[0]).reshape(shapes[0])
+        y = b if same[1] else b.transpose(orders[1]).reshape(shapes[1])
+        found = products.matmul(x, y)
+        found = found.reshape(result) if reshaped else found
+        return found.transpose(order) if ordered else found
+
+    return call
+
+
 # ---- other products -----------------------------------------------------------------------------
 
 
@@ -273,14 +319,10 @@ def _tensordot_of(a: Any, b: Any, axes: Any = 2) -> Callable[[Any, Any], Any]:
     rows, columns = [a.shape[i] for i in others[0]], [b.shape[i] for i in others[1]]
     orders, inner = ((*others[0], *left), (*right, *others[1])), math.prod(lengths[0])
     shapes, result = ((math.prod(rows), inner), (inner, math.prod(columns))), (*rows, *columns)
-    if len(left) == 1 and orders == ((0, 1), (0, 1)):  # of matrices, as they are
-        return products.matmul  # type: ignore[no-any-return]
-    return lambda a, b: products.matmul(
-        a.transpose(orders[0]).reshape(shapes[0]), b.transpose(orders[1]).reshape(shapes[1])
-    ).reshape(result)
+    return _matmul_of(a, b, orders, shapes, result)
 
 
-@_core.prepared(_tensordot_of, "a b axes", 2)
+@_core.prepared(_tensordot_of, "a b axes", "a b")
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     """Return numpy.tensordot: the sum of products over pairs of axes, as one matrix product."""
     a, b = _arrays("numpy.tensordot", a, b)
@@ -307,7 +349,7 @@ def _kron_of(a: Any, b: Any) -> Callable[[Any, Any], Any]:
     ).reshape(result)
 
 
-@_core.prepared(_kron_of, "a b", 2)
+@_core.prepared(_kron_of, "a b", "a b")
 def kron(a: Any, b: Any) -> Any:
     """Return numpy.kron: every element of `a` times all of `b`."""
     a, b = _arrays("numpy.kron", a, b)
@@ -318,7 +360,7 @@ def _outer_of(a: Any, b: Any, out: Any = None) -> Any:
     return products.ger if a.ndim == b.ndim == 1 and out is None else None
 
 
-@_core.prepared(_outer_of, "a b out", 2)
+@_core.prepared(_outer_of, "a b out", "a b")
 def outer(a: Any, b: Any, out: Any = None) -> Any:
     """Return numpy.outer: every element of `a` times every one of `b`."""
     return products.ger(*(x.ravel() for x in _arrays("numpy.outer", a, b)), out=out)
@@ -370,7 +412,7 @@ def _vecdot_of(x1: Any, x2: Any, **options: Any) -> Any:
     return None if dtype == np.bool_ else _dots(dtype)
 
 
-@_core.prepared(_vecdot_of, "x1 x2 / out * axis keepdims dtype", 2)
+@_core.prepared(_vecdot_of, "x1 x2 / out * axis keepdims dtype", "x1 x2")
 def vecdot(
     x1: Any, x2: Any, /, out: Any = None, *, axis: int = -1, keepdims: bool = False, dtype: Any = None
 ) -> Any:  # fmt: skip
@@ -412,7 +454,7 @@ def _matvec_of(x1: Any, x2: Any, out: Any = None) -> Any:
     return products.matmul if x1.ndim > 1 and x2.ndim == 1 and out is None else None
 
 
-@_core.prepared(_matvec_of, "x1 x2 / out", 2)
+@_core.prepared(_matvec_of, "x1 x2 / out", "x1 x2")
 def matvec(x1: Any, x2: Any, /, out: Any = None) -> Any:
     """Return numpy.matvec: the products of matrices with vectors."""
     x, y = _arrays("numpy.matvec", x1, x2)

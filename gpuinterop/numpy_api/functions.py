@@ -238,7 +238,7 @@ def _diff_of(a: Any, n: int = 1, axis: int = -1, **ends: Any) -> Any:
     return None if ends or type(n) is not int or n < 1 else _differences(a, n, axis)
 
 
-@_core.prepared(_diff_of, "a n axis prepend append")
+@_core.prepared(_diff_of, "a n axis prepend append", "a")
 def _diff(
     a: Any, n: int = 1, axis: int = -1, prepend: Any = np._NoValue, append: Any = np._NoValue
 ) -> Any:
@@ -277,7 +277,7 @@ def _trace_of(
     return lambda a: a.diagonal(offset, axis1, axis2).sum(-1, dtype)
 
 
-@_core.prepared(_trace_of, "a offset axis1 axis2 dtype out")
+@_core.prepared(_trace_of, "a offset axis1 axis2 dtype out", "a")
 def _trace(a: Any, *args: Any, **options: Any) -> Any:
     return a.trace(*args, **options)
 

@@ -27,8 +27,8 @@ namespace {
 
 struct Planned {
   Parameters parameters;
-  // The number of operands, which are the first parameters; 0: the first one is a list of them.
-  size_t arrays;
+  uint32_t
+      operands;  // the parameters that are operands, as bits; 0: the first one is a list of them
   // Makes a Plan, or a function of the operands, of operands and other arguments; None: Python carries the call out.
   nb::object plan;
   bool on_host, on_gpu;  // of arrays on "cpu", of those on a GPU
@@ -86,37 +86,44 @@ struct PlannedCall {
   Values values;
   PyRef list;
   std::array<PyObject*, ops::kMaxPlanned> operands{};
-  size_t count = 0, first_other = 0;
+  size_t count = 0;
+
+  template <class Visit>
+  void visit_others(Visit&& visit) const {
+    for (size_t i = 0; i < f.parameters.names.size(); ++i)
+      if (!((f.operands ? f.operands : 1) >> i & 1)) visit(i, values[i]);
+  }
 
   // False: Python carries the call out.
   bool read_operands() {
-    first_other = std::max<size_t>(f.arrays, 1);
-    if (f.arrays) {
-      std::copy_n(values.begin(), count = f.arrays, operands.begin());
-    } else {
+    if (!f.operands) {
       if (!PyList_CheckExact(values[0]) && !PyTuple_CheckExact(values[0])) return false;
       list = PyRef::checked(PySequence_Tuple(values[0]));
-      count = static_cast<size_t>(PyTuple_Size(list.get()));
-      if (count < 1 || count > operands.size()) return false;
-      for (size_t i = 0; i < count; ++i)
-        operands[i] = PyTuple_GetItem(list.get(), static_cast<Py_ssize_t>(i));
+      const auto n = static_cast<size_t>(PyTuple_Size(list.get()));
+      if (n < 1 || n > operands.size()) return false;
+      while (count < n) {
+        operands[count] = PyTuple_GetItem(list.get(), static_cast<Py_ssize_t>(count));
+        ++count;
+      }
     }
+    for (size_t i = 0; f.operands >> i; ++i)
+      if (f.operands >> i & 1) operands[count++] = values[i];
     for (size_t i = 0; i < count; ++i) {
       if (!operands[i] || !is_array(operands[i])) return false;
       const Array& a = read_array(operands[i], f.parameters.function.c_str());
       if (!(a.device.is_cuda() ? f.on_gpu : f.on_host) || a.device != unwrap(operands[0]).device)
         return false;
     }
-    for (size_t i = first_other; i < values.size(); ++i)
-      if (values[i] && is_array(values[i])) return false;  // such as out=
-    return true;
+    bool plain = true;  // no array among the others, such as out=
+    visit_others([&](size_t, PyObject* value) { plain = plain && !(value && is_array(value)); });
+    return plain;
   }
 
   void write_key(ops::CallKey& key, uint32_t number) const {
     key.begin(ops::Subject::Planned, number);
-    if (!f.arrays) key.put(count);
+    if (!f.operands) key.put(count);
     for (size_t i = 0; i < count; ++i) key.put_array(operands[i]);
-    for (size_t i = first_other; i < f.parameters.names.size(); ++i) put_value(key, values[i]);
+    visit_others([&](size_t, PyObject* value) { put_value(key, value); });
   }
 
   // A function may last as long as the classes of the package, so it is for these alone.
@@ -130,8 +137,9 @@ struct PlannedCall {
     nb::list arrays;
     nb::dict others;
     for (size_t i = 0; i < count; ++i) arrays.append(nb::handle(operands[i]));
-    for (size_t i = first_other; i < f.parameters.names.size(); ++i)
-      if (values[i]) others[f.parameters.names[i].c_str()] = nb::handle(values[i]);
+    visit_others([&](size_t i, PyObject* value) {
+      if (value) others[f.parameters.names[i].c_str()] = nb::handle(value);
+    });
     const nb::object made = f.plan(*arrays, **others);
     const auto answer = std::make_shared<Answer>();
     std::shared_ptr<Plan> plan;
@@ -184,15 +192,25 @@ PyObject* attempt_planned(const PublicFunction& self, PyObject* const* args, Py_
   });
 }
 
-nb::object make_planned(nb::object plan, std::string parameters, size_t arrays, nb::object tuple,
-                        bool on_host, bool on_gpu) {
+nb::object make_planned(nb::object plan, std::string parameters, size_t required, uint32_t operands,
+                        nb::object tuple, bool on_host, bool on_gpu) {
   return nb::cpp_function([=](nb::callable python) {
     const auto name = nb::cast<std::string>(python.attr("__name__"));
-    planned.push_back({Parameters(name, parameters, std::max<size_t>(arrays, 1)), arrays, plan,
-                       on_host, on_gpu, tuple});
+    planned.push_back(
+        {Parameters(name, parameters, required), operands, plan, on_host, on_gpu, tuple});
     return make_function(attempt_planned, static_cast<int>(planned.size() - 1), nullptr, python,
                          planned.back().parameters.names[0] == "self");
   });
+}
+
+// The parameters that `arrays` names, as bits.
+uint32_t bits_of(const std::string& parameters, nb::str arrays) {
+  const Parameters all("prepared", parameters, 0);
+  uint32_t bits = 0;
+  for (nb::handle word : arrays.attr("split")())
+    for (size_t i = 0; i < all.names.size(); ++i)
+      if (all.names[i] == nb::cast<std::string>(word)) bits |= uint32_t{1} << i;
+  return bits;
 }
 
 }  // namespace
@@ -201,7 +219,8 @@ void register_planned(nb::module_& m) {
   m.def(
       "planned",
       [](nb::object plan, std::string parameters, size_t arrays, nb::object tuple, bool on_host) {
-        return make_planned(plan, std::move(parameters), arrays, tuple, on_host, true);
+        return make_planned(plan, std::move(parameters), arrays, (uint32_t{1} << arrays) - 1, tuple,
+                            on_host, true);
       },
       nb::arg("plan"), nb::arg("parameters"), nb::arg("arrays") = 1, nb::arg("tuple") = nb::none(),
       nb::arg("on_host") = false,
@@ -211,14 +230,15 @@ void register_planned(nb::module_& m) {
       "arrays on \"cpu\" too.");
   m.def(
       "prepared",
-      [](nb::object prepare, std::string parameters, size_t arrays) {
-        return make_planned(prepare, std::move(parameters), arrays, nb::none(), true, false);
+      [](nb::object prepare, std::string parameters, nb::str arrays) {
+        const uint32_t operands = bits_of(parameters, arrays);
+        return make_planned(prepare, std::move(parameters), 1, operands, nb::none(), true, false);
       },
-      nb::arg("prepare"), nb::arg("parameters"), nb::arg("arrays") = 1,
+      nb::arg("prepare"), nb::arg("parameters"), nb::arg("arrays"),
       "Decorator of a function that, for arrays on \"cpu\" of known layouts and for known other "
       "arguments, is a function of the arrays: what prepare(*arrays, **others) returns once, None "
-      "for other calls. `parameters`: its names, the arrays first; with arrays=0 the first one is "
-      "a list of them.");
+      "for other calls. `parameters`: its names; `arrays`: those that are arrays, empty if the "
+      "first one is a list of them.");
 }
 
 }  // namespace gpuinterop

@@ -404,6 +404,7 @@ ON_THE_HOST = {
     "triu": lambda m, o: m.triu(o.wide),
     "outer": lambda m, o: m.outer(o.v, o.w),
     "tensordot of matrices": lambda m, o: m.tensordot(o.a, o.b, 1),
+    "einsum of matrices": lambda m, o: m.einsum("ij,jk->ik", o.a, o.b, optimize=True),
     "vecdot": lambda m, o: m.vecdot(o.whole, o.whole),
     "fft": lambda m, o: m.fft.rfft(o.x, 7, axis=0),
     "ifft2": lambda m, o: m.fft.ifft2(o.complex),
