@@ -120,14 +120,21 @@ struct NumpyFunction {
 };
 auto& numpy_calls = *new std::deque<NumpyFunction>;  // never destroyed; references stay valid
 
-// Calls a function while NumPy ignores the errors of floats, as in `with numpy.errstate(all="ignore")`, because no
-// operation of the package warns of an overflow. Null: it has raised.
+// Calls a function while NumPy ignores the errors of floats, because no operation of the package warns of an overflow.
+// Null: it has raised. `with numpy.errstate(all="ignore")` does the same and costs half a microsecond, so it is for a
+// NumPy without these names, which are not public.
 PyRef call_without_warnings(PyObject* function, PyObject* const* args, size_t n, PyObject* names) {
   static const nb::object& umath = *new nb::object(nb::module_::import_("numpy._core.umath"));
-  static const nb::object& ignored =
-      *new nb::object(umath.attr("_make_extobj")("all"_a = "ignore"));
-  static const nb::object& set = *new nb::object(umath.attr("_extobj_contextvar").attr("set"));
-  static const nb::object& reset = *new nb::object(umath.attr("_extobj_contextvar").attr("reset"));
+  static const nb::object& make = *new nb::object(nb::getattr(umath, "_make_extobj", nb::none()));
+  static const nb::object& variable =
+      *new nb::object(nb::getattr(umath, "_extobj_contextvar", nb::none()));
+  if (make.is_none() || variable.is_none()) {
+    const nb::object state = nb::module_::import_("numpy").attr("errstate")("all"_a = "ignore");
+    return PyRef::steal(PyObject_Vectorcall(state(nb::handle(function)).ptr(), args, n, names));
+  }
+  static const nb::object& ignored = *new nb::object(make("all"_a = "ignore"));
+  static const nb::object& set = *new nb::object(variable.attr("set"));
+  static const nb::object& reset = *new nb::object(variable.attr("reset"));
   const nb::object before = set(ignored);
   PyRef result = PyRef::steal(PyObject_Vectorcall(function, args, n, names));
   const ErrorSaver saver;

@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from doubles import driver
 
 import gpuinterop as gi
 
@@ -347,6 +348,22 @@ def test_no_call_warns_on_the_host():
         warnings.simplefilter("error")
         for call in calls:
             call(x)
+
+
+def test_a_numpy_without_its_private_names_is_as_quiet():
+    code = """
+        import warnings
+        import numpy as np
+
+        for name in ("_make_extobj", "_extobj_contextvar"):
+            delattr(np._core.umath, name)
+        import gpuinterop as gi
+
+        warnings.simplefilter("error")
+        x = gi.asarray([1e308, 1e308, np.inf], device="cpu")
+        assert gi.cumsum(x).tolist() == [1e308, np.inf, np.inf]
+    """
+    driver.run(code)
 
 
 def test_a_cast_of_joined_arrays_keeps_the_class(device):
