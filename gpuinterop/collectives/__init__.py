@@ -102,7 +102,7 @@ def all_reduce(x: Any, out: Any = None, op: str = "sum", *, group: Any) -> None:
     call.require_shape("out", out.shape, x.shape)
     # The sources come first: a source is packed before the earlier target is unpacked, which waits for the engine.
     # With `strict`, zip also resumes the targets after the last part, which unpacks it.
-    for source, target in zip(call.sources(x), call.targets(out, x), strict=True):
+    for source, target in zip(call.sources(x), call.targets(out), strict=True):
         call.engine.all_reduce(group, source, target, op)
 
 
@@ -117,7 +117,7 @@ def reduce_scatter(x: Any, out: Any, op: str = "sum", *, group: Any) -> None:
     """
     call = _Call("reduce_scatter", group, op)
     source = call.source(x)
-    for array in call.targets(out, x):
+    for array in call.targets(out):
         call.require_shape("x", source.shape, (call.size, *array.shape))
         if array.size:
             call.engine.reduce_scatter(group, source, array, op)
@@ -134,7 +134,7 @@ def all_gather(x: Any, out: Any, *, group: Any) -> None:
     """
     call = _Call("all_gather", group)
     source = call.source(x)
-    for array in call.targets(out, x):
+    for array in call.targets(out):
         call.require_shape("out", array.shape, (call.size, *source.shape))
         if array.size:
             call.engine.all_gather(group, source, array)
@@ -155,7 +155,7 @@ def gather(x: Any, out: Any = None, root: int = 0, *, group: Any) -> None:
         if source.size:
             call.engine.gather(group, source, None, root)
         return
-    for array in call.targets(out, x):
+    for array in call.targets(out):
         call.require_shape("out", array.shape, (call.size, *source.shape))
         if array.size:
             call.engine.gather(group, source, array, root)
@@ -170,7 +170,7 @@ def scatter(x: Any, out: Any, root: int = 0, *, group: Any) -> None:
     """
     call = _Call("scatter", group)
     source = call.source(x) if call.rank_of(root) == call.rank else None
-    for array in call.targets(out, x):
+    for array in call.targets(out):
         if source is not None:
             call.require_shape("x", source.shape, (call.size, *array.shape))
         if array.size:
@@ -188,7 +188,7 @@ def all_to_all(x: Any, out: Any, *, group: Any) -> None:
     """
     call = _Call("all_to_all", group)
     source = call.source(x)
-    for array in call.targets(out, x):
+    for array in call.targets(out):
         call.require_shape("x", source.shape, (call.size, *source.shape[1:]))
         call.require_shape("out", array.shape, source.shape)
         if array.size:
@@ -206,6 +206,7 @@ class _Call:
         if op is not None and op not in OPERATIONS:
             raise not_one_of(self.where, "op", OPERATIONS, op)
         self.dtype: Any = None  # of the call's first array
+        self.beside: Any = None  # the array that the engine reads while it writes to another
 
     def source(self, x: Any) -> Any:
         """Return `x` as an array that the engine reads."""
@@ -214,7 +215,7 @@ class _Call:
 
     def sources(self, x: Any) -> Iterator[Any]:
         """Provide `x` to the engine, or a packed copy, or the parts of a long message, each packed in its turn."""
-        array = self.read(x)
+        array = self.beside = self.read(x)
         ranges = self._ranges(array)
         if self.engine.takes(self.name, array, self.name in ("scatter", "all_to_all")):
             yield from self._slices(array, ranges)
@@ -230,11 +231,20 @@ class _Call:
                 following.follow(part)
             yield part.packed
 
-    def targets(self, out: Any, beside: Any = None, reads: bool = False) -> Iterator[Any]:
-        """Provide `out` to the engine, or a packed array, or the parts of a long message; then unpack each."""
+    def targets(self, out: Any, reads: bool = False) -> Iterator[Any]:
+        """Provide `out` to the engine, or a packed array, or the parts of a long message; then unpack each.
+
+        Raise if it shares memory with what `sources` has provided.
+        """
         array = self.read(out)
         self._require_writable(array)
-        if beside is not None and shares_memory(beside, array):
+        # Only shares_memory decides difficult views. It takes longer than a short message, so the core comes first.
+        beside = self.beside
+        if (
+            beside is not None
+            and _core._may_overlap(beside, array)
+            and shares_memory(beside, array)
+        ):
             raise errors.ContiguityError(
                 where=self.where, expected="x and out that do not share memory, because the engine reads one "
                 "while it writes to the other", got="two arrays over the same elements",
@@ -249,8 +259,7 @@ class _Call:
         if len(ranges) == 1:
             packed = self._packed(array, reads)
             yield packed
-            with copy_tracking.isolated_copy_count():
-                array[...] = packed
+            _core.copy_into(array, packed, where=self.where, uncounted=True)
             return
         found = parts.cut(array, ranges)
         for part in found if reads else ():
@@ -316,17 +325,18 @@ class _Call:
             )  # fmt: skip
         array = core_view(from_any(x))
         require_array(array, self.where)
-        dtype = array.dtype.name
-        if self.op is not None and not self.engine.reduces(dtype, self.op):
+        dtype = array.dtype
+        if self.op is not None and not self.engine.reduces(dtype.name, self.op):
             raise errors.DTypeError(
                 where=self.where, expected=f"a dtype that {self.engine.NAME} reduces with op={self.op!r}",
                 got=f"dtype {dtype}", fix='cast the array: x.astype("float32")',
             )  # fmt: skip
-        self.dtype = self.dtype or dtype
+        if self.dtype is None:
+            self.dtype = dtype
         if dtype != self.dtype:
             raise errors.DTypeError(
                 where=self.where, expected=f"x and out of one dtype, {self.dtype}", got=f"dtype {dtype}",
-                fix=f"cast one of them: x.astype({dtype!r})",
+                fix=f"cast one of them: x.astype({str(dtype)!r})",
             )  # fmt: skip
         self.engine.require_device(self.group, array, self.where)
         return array

@@ -11,7 +11,6 @@ from typing import Any
 from mpi4py import MPI
 
 from gpuinterop import _core, errors
-from gpuinterop.arrays import copy_tracking
 from gpuinterop.arrays.core_view import byte_range
 
 NAME = "MPI"
@@ -230,8 +229,8 @@ def all_gather(group: Any, x: Any, out: Any) -> None:
 @_worded
 def gather(group: Any, x: Any, out: Any, root: int) -> None:
     """Gather in one process."""
-    if out is not None:
-        _copy_own_block(out[root], x)
+    if out is not None:  # Open MPI would pack and unpack the root's own block between two datatypes
+        _core.copy_into(out[root], x, where="collectives.gather", uncounted=True)
     with _message(x if out is None else None) as sent, _message(out, group.Get_size()) as received:
         group.Gather(sent or MPI.IN_PLACE, received, root=root)
 
@@ -239,16 +238,10 @@ def gather(group: Any, x: Any, out: Any, root: int) -> None:
 @_worded
 def scatter(group: Any, x: Any, out: Any, root: int) -> None:
     """Scatter from one process."""
-    if x is not None:
-        _copy_own_block(out, x[root])
+    if x is not None:  # as in gather
+        _core.copy_into(out, x[root], where="collectives.scatter", uncounted=True)
     with _message(x, group.Get_size()) as sent, _message(out if x is None else None) as received:
         group.Scatter(sent, received or MPI.IN_PLACE, root=root)
-
-
-def _copy_own_block(target: Any, source: Any) -> None:
-    """Copy the block that stays in the root, because Open MPI packs and unpacks it between two datatypes."""
-    with copy_tracking.isolated_copy_count():
-        target[...] = source
 
 
 @_worded
