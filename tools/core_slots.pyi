@@ -335,6 +335,8 @@ def by_numpy(
     mixed: bool = False,
     in_place: bool = False,
     most: int | None = None,
+    factors: bool = False,
+    tuple: type | None = None,
 ) -> Callable[[T], T]: ...
 def numpy_view(x: Array) -> np.ndarray[Any, Any]: ...
 def _set_exporter(
