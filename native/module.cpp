@@ -81,5 +81,6 @@ NB_MODULE(_core, m) {
   gpuinterop::register_fft(m);
   gpuinterop::register_creation(m);
   gpuinterop::register_random(m);
+  gpuinterop::register_sorting(m);
   gpuinterop::register_prepared_calls(m);
 }

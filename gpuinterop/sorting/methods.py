@@ -24,6 +24,7 @@ class SortingMethods(_core.Array):
 
     __slots__ = ()
 
+    @_core.served
     @_core.by_numpy(np.ndarray.sort, "self axis", fixed={"kind": "stable"}, in_place=True, most=FEW)
     def sort(
         self, axis: int = -1, kind: str | None = None, order: None = None, *,

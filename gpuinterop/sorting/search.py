@@ -95,6 +95,7 @@ def _plan(
 
 
 @_core.planned(plan_of, "x v side", 2)
+@_core.served
 @_core.by_numpy(np.ndarray.searchsorted, "x v side", 2)
 def searchsorted(x: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
     """Return where to insert the elements of v into the sorted 1-d x to keep it sorted, as int64.
@@ -266,6 +267,7 @@ def unique_values(x: Any, /) -> Any:
 @_core.planned(
     partial(unique_plan_of, equal_nan=False, return_counts=True), "x /", tuple=UniqueCounts
 )
+@_core._distinct(_core.COUNTS, UniqueCounts)
 @_core.by_numpy(np.unique_counts, "x")
 def unique_counts(x: Any, /) -> Any:
     """Return the sorted distinct elements of x, and how often each occurs; each NaN is distinct.
@@ -282,6 +284,7 @@ def unique_counts(x: Any, /) -> Any:
 @_core.planned(
     partial(unique_plan_of, equal_nan=False, return_inverse=True), "x /", tuple=UniqueInverse
 )
+@_core._distinct(_core.INVERSE, UniqueInverse)
 def unique_inverse(x: Any, /) -> Any:
     """Return the sorted distinct elements of x, and for each element of x the index of its value.
 
@@ -301,6 +304,7 @@ def unique_inverse(x: Any, /) -> Any:
     "x /",
     tuple=UniqueAll,
 )
+@_core._distinct(_core.INDICES | _core.INVERSE | _core.COUNTS, UniqueAll)
 @_core.by_numpy(np.unique_all, "x")
 def unique_all(x: Any, /) -> Any:
     """Return the sorted distinct elements of x with their first indices, the inverse indices and the counts.
@@ -323,6 +327,7 @@ def isin_plan_of(x: Any, tests: Any, assume_unique: bool = False, invert: bool =
 
 
 @_core.planned(isin_plan_of, "element test_elements assume_unique invert", 2)
+@_core.served
 @_core.by_numpy(np.isin, "element test_elements assume_unique invert", 2)
 def isin(
     element: Any,

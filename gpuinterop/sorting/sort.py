@@ -171,7 +171,7 @@ def _sort_by_numpy(values: Any, along: int, indices: bool, descending: bool) -> 
     return np.flip(ordered, along) if descending else ordered
 
 
-@_core.by_numpy(np.partition, "x kth axis")
+@_core.by_numpy(np.ndarray.partition, "x kth axis", copied=True)
 def partition(x: Any, kth: Any, axis: int | None = -1) -> Any:
     """Return a copy of x whose element at `kth` along `axis` is that of the sorted array.
 

@@ -116,6 +116,7 @@ struct NumpyFunction {
   bool views;                  // it makes views, and reads no element
   bool mixed;                  // the arrays may differ in dtype
   bool in_place;               // it changes the first array, and returns None
+  bool copied;                 // a copy of it, which is the result
   bool factors;                // it is LAPACK's: float64 results get the precision of the array
   PyRef tuple;                 // the class of a tuple of results; null: as NumPy returns it
   bool accumulates;            // it is `accumulate` of a ufunc, whose second parameter is the axis
@@ -170,6 +171,13 @@ PyRef lend_to_numpy(const NumpyFunction& f, PyObject* x, Call& call) {
         (!f.mixed && !call.lent.empty() && unwrap(call.lent[0].own.get()).dtype != a.dtype))
       return {};
     ops::require_set("numpy", a);
+    if (f.copied) {
+      const PyRef copy = PyRef::steal(wrap(Py_TYPE(x), empty_like(a, a.device, "numpy")));
+      copy_unreported(unwrap(copy.get()), a, "numpy");
+      PyRef made = numpy_view(copy.get());
+      call.note(copy.get(), made);
+      return made;
+    }
     if (f.in_place && call.lent.empty()) {
       if (a.readonly) return {};
       ops::prepare_write(a, "numpy");
@@ -329,9 +337,11 @@ PyObject* run_by_numpy(const NumpyFunction& f, PyObject* const* args, Py_ssize_t
   const Py_ssize_t named = all_names ? PyTuple_Size(all_names.get()) : 0;
   const auto n = static_cast<size_t>(call.count - named);
   PyObject *const function = f.function.get(), *const words = all_names.get();
-  const PyRef result = f.views ? PyRef::steal(PyObject_Vectorcall(function, call.args, n, words))
-                               : call_without_warnings(function, call.args, n, words, f.factors);
+  const PyRef result = f.views || f.in_place
+                           ? PyRef::steal(PyObject_Vectorcall(function, call.args, n, words))
+                           : call_without_warnings(function, call.args, n, words, f.factors);
   if (result && f.in_place) {
+    if (f.copied) return call.lent[0].own.release();
     ops::note_write(unwrap(call.lent[0].own.get()));
     return PyRef::borrow(Py_None).release();
   }
@@ -370,7 +380,7 @@ PyRef defaults_of(nb::callable python) {
 }
 
 nb::object by_numpy(nb::callable function, nb::str parameters, int arrays, nb::object fixed,
-                    bool views, bool mixed, bool in_place, std::optional<int64_t> most,
+                    bool views, bool mixed, bool in_place, bool copied, std::optional<int64_t> most,
                     bool factors, nb::object tuple) {
   // NumPy looks for operands of other libraries before it calls this one.
   const nb::object itself = nb::getattr(function, "_implementation", function);
@@ -380,7 +390,8 @@ nb::object by_numpy(nb::callable function, nb::str parameters, int arrays, nb::o
       .most = most.value_or(INT64_MAX),
       .views = views,
       .mixed = mixed,
-      .in_place = in_place,
+      .in_place = in_place || copied,
+      .copied = copied,
       .factors = factors,
       .tuple = PyRef::borrow(tuple.is_none() ? nullptr : tuple.ptr()),
       .accumulates = is_text(nb::getattr(function, "__name__", nb::none()).ptr(), "accumulate")};
@@ -523,13 +534,14 @@ nb::object lends(nb::callable python) {
 void exchange::register_lending(nb::module_& m) {
   m.def(
       "by_numpy", &by_numpy, "function"_a, "parameters"_a, "arrays"_a = 1, "fixed"_a = nb::none(),
-      "views"_a = false, "mixed"_a = false, "in_place"_a = false, "most"_a = nb::none(),
-      "factors"_a = false, "tuple"_a = nb::none(),
+      "views"_a = false, "mixed"_a = false, "in_place"_a = false, "copied"_a = false,
+      "most"_a = nb::none(), "factors"_a = false, "tuple"_a = nb::none(),
       "Decorator of a function, or, if the first parameter is self, of a method, whose usual calls "
       "a function of NumPy carries out on the memory of the arrays. `parameters`: those that such "
       "a call may pass, behind * by name only; the first `arrays` are arrays, 0: the first is a "
       "list of them. `views`: it makes views, on any device. `in_place`: it "
-      "changes the first array. `most`: elements of an array. `factors`: it is one of LAPACK's, "
+      "changes the first array. `copied`: it changes a copy of it, the result. `most`: elements of "
+      "an array. `factors`: it is one of LAPACK's, "
       "which compute in float64; results have the precision of the array, and what cannot be "
       "factored raises. `tuple`: the class of a tuple of results.");
   nb::class_<LentFunction>(m, "LentFunction", "A library's function, for `lends`.")

@@ -36,6 +36,7 @@ void register_linalg(nanobind::module_& m);               // linalg/routines.cpp
 void register_fft(nanobind::module_& m);                  // fft/transforms.cpp
 void register_creation(nanobind::module_& m);             // elementwise/creation.cpp
 void register_random(nanobind::module_& m);               // random/generator.cpp
+void register_sorting(nanobind::module_& m);              // sorting/few.cpp
 void register_prepared_calls(nanobind::module_& m);       // fusion/prepared_calls.cpp
 
 }  // namespace gpuinterop

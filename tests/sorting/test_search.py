@@ -161,3 +161,29 @@ def test_unique_of_parts_on_the_host():
 def test_unique_of_parts_on_a_gpu_is_refused():
     with pytest.raises(gi.ArgumentTypeError, match="axis=0"):
         gi.unique(gi.zeros((2, 2), device="cuda:0"), axis=0)
+
+
+# ---- few elements, which the core searches itself ----------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(1,), (7,), (256,), (257,), (3, 40)])
+def test_few_elements(place, dtype, shape):
+    host, tests = values_of(dtype, shape), values_of(dtype, (9,), 1)
+    x, t = (gi.GpuArray(a, device=place) for a in (host, tests))
+    whole = np.unique(host, True, True, True, equal_nan=False)
+    for name, parts in (("all", (0, 1, 2, 3)), ("counts", (0, 3)), ("inverse", (0, 2))):
+        found = getattr(gi, f"unique_{name}")(x)
+        assert type(found) is type(getattr(np, f"unique_{name}")(host))
+        for one, i in zip(found, parts, strict=True):
+            equal(one, whole[i])
+    for invert in (False, True):
+        equal(gi.isin(x, t, invert=invert), np.isin(host, tests, invert=invert))
+    ordered = np.sort(tests)
+    for side in ("left", "right"):
+        equal(
+            gi.searchsorted(gi.GpuArray(ordered, device=place), x, side),
+            np.searchsorted(ordered, host, side),
+        )
+    assert x.sort() is None
+    assert x.get().tobytes() == np.sort(host, kind="stable").tobytes()
