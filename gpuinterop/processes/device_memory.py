@@ -216,8 +216,10 @@ def wait_for_event(text: str, index: int) -> None:
     event = c_void_p()
     with _current(index):
         _call("cuIpcOpenEventHandle", byref(event), _bytes_of(text))
-        _call("cuStreamWaitEvent", c_void_p(_core.current_stream_handle(index)), event, 0)
-        _call("cuEventDestroy_v2", event)  # once the stream has passed it
+        try:
+            _call("cuStreamWaitEvent", c_void_p(_core.current_stream_handle(index)), event, 0)
+        finally:
+            _call("cuEventDestroy_v2", event)  # once the stream has passed it
 
 
 def _bytes_of(text: str) -> _Bytes:

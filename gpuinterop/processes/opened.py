@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import socket
 import threading
+import traceback
 import weakref
 from typing import Any
 
 from gpuinterop import _core
 from gpuinterop.arrays.dtypes import as_supported_dtype
 from gpuinterop.devices.foreign_handles import CPU, CUDA
-from gpuinterop.errors import ExchangeError, short_repr
+from gpuinterop.errors import ExchangeError, GpuInteropError, short_repr
 from gpuinterop.ndarray import CudaNdarray, GpuArray
 
 from . import device_memory, host_memory, service
@@ -85,11 +86,21 @@ def open_shared(address: str, token: bytes) -> Any:
     lease, answer, given = service.connect(address, token)
     try:
         return _array(address, answer, given, lease)
-    except BaseException:
+    except BaseException as error:
+        # Before the lease ends, because the owner may free the memory then. The frames hold it as long as the error.
+        traceback.clear_frames(error.__traceback__)
         service.end_lease(lease)
+        if isinstance(error, _MALFORMED) and not isinstance(error, GpuInteropError):
+            raise service.wrong_answer(
+                f"{type(error).__name__}: {error}, from {short_repr(answer)}"
+            ) from error
         raise
     finally:
         service.close_all(given)
+
+
+# What reading a field raises that is absent, of another type or out of range.
+_MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
 def _array(address: str, answer: dict[str, Any], given: list[int], lease: socket.socket) -> Any:

@@ -321,10 +321,7 @@ def _read_answer(text: bytes) -> dict[str, Any]:
     if answer == {}:
         raise no_longer_shared()
     if not isinstance(answer, dict) or not ("error" in answer or answer.keys() >= ANSWER):
-        raise ExchangeError(
-            where="open", expected="an answer as gpuinterop.share gives it", got=short_repr(text),
-            fix="use the same version of gpuinterop in both processes",
-        )  # fmt: skip
+        raise wrong_answer(short_repr(text))
     return answer
 
 
@@ -378,6 +375,14 @@ def peer_user(connection: socket.socket) -> int:
     """Return the user of the process at the other end, from the kernel."""
     parts = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     return int(struct.unpack("3i", parts)[1])
+
+
+def wrong_answer(got: str) -> ExchangeError:
+    """Return the error for an answer with another text or other fields than `share` gives."""
+    return ExchangeError(
+        where="open", expected="an answer as gpuinterop.share gives it", got=got,
+        fix="use the same version of gpuinterop in both processes",
+    )  # fmt: skip
 
 
 def _no_answer() -> ExchangeError:

@@ -63,6 +63,7 @@ ANSWERS = {
     "an offset outside": {"inside": 1 << 20}, "a wrong dtype": {"dtype": "O"},
     "another GPU": {"gpu": "00" * 16}, "no GPU": {"gpu": None},
     "half an event": {"event": "00" * 32}, "an event that is no text": {"event": 7},
+    "an event of other letters": {"event": "x" * 128},
 }  # fmt: skip
 OPEN = "r = h.open().tolist()"
 
@@ -90,6 +91,42 @@ def test_a_false_size_and_start_do_not_reach_the_opener_s_own_memory(truth, open
     found = answered(truth, {"size": 1 << 60, "start": start}, opener)
     opener.run(None, "kept.clear()")
     assert "Error: " in found
+
+
+COUNT = "r = open('/proc/self/maps').read().count('memfd:fakecuda')"
+FAILED = f"""
+try:
+    h.open()
+except gi.GpuInteropError as error:
+    kept["error"] = error
+{COUNT}
+"""
+
+
+@pytest.mark.fake_driver
+def test_memory_is_unmapped_though_the_error_is_kept(truth, opener):
+    before = opener.run(None, COUNT)
+    assert answered(truth, {"event": "00" * 32}, opener, FAILED) == before
+    assert "64 bytes" in opener.run(None, "r = str(kept.pop('error'))")
+
+
+REFUSED = """
+import ctypes
+driver = ctypes.CDLL(os.environ["GPUINTEROP_LIBCUDA"])
+events = lambda: driver.fakecuda_calls(b"cuIpcOpenEventHandle") - driver.fakecuda_calls(b"cuEventDestroy")
+before = events()
+driver.fakecuda_fail(b"cuStreamWaitEvent", 999, 0, 1)
+try:
+    h.open()
+except gi.CudaError as error:
+    r = str(error).count("cuStreamWaitEvent"), events() - before
+"""
+
+
+@pytest.mark.fake_driver
+def test_an_event_that_no_stream_waits_for_is_destroyed(truth, opener):
+    answered(truth, {}, opener)  # a first use has further events
+    assert answered(truth, {}, opener, REFUSED) == repr((1, 0))
 
 
 @pytest.mark.parametrize("name", ["a file", "a pipe", "nothing", "two descriptors"])
