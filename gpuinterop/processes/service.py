@@ -88,7 +88,8 @@ class _Owner:
         """Return the token of a new offer, and withdraw those for one opening that nobody has opened."""
         token = secrets.token_bytes(TOKEN_BYTES)
         with self.changed:
-            late = [t for t, entry in self.entries.items() if entry.is_late()]
+            # Of a copy, because the garbage collector may end other handles of this thread meanwhile.
+            late = [t for t, entry in self.entries.copy().items() if entry.is_late()]
             self.entries[token] = _Entry(offer, once)
         for other in late:
             self.withdraw(other)
@@ -174,15 +175,15 @@ class _Owner:
     def end(self) -> None:
         """Refuse new openers, and wait for the leases of memory that ends with this process."""
         with self.changed:
-            for entry in self.entries.values():
+            for entry in self.entries.copy().values():
                 entry.open = False
-            self.changed.wait_for(
-                lambda: (
-                    not any(e.leases and e.offer.ends_with_owner for e in self.entries.values())
-                ),
-                EXIT_SECONDS,
-            )
+            self.changed.wait_for(lambda: not self._must_stay(), EXIT_SECONDS)
         self.closing = True
+
+    def _must_stay(self) -> bool:
+        """Return whether another process has memory open that ends with this one."""
+        entries = self.entries.copy().values()
+        return any(entry.leases and entry.offer.ends_with_owner for entry in entries)
 
     def leave(self) -> None:
         """Close the sockets in a child of a fork, which has no thread that answers."""

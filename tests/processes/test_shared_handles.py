@@ -297,6 +297,18 @@ def test_a_wait_may_be_long_and_ends_with_the_last_opener(timeout, opener):
     assert eval(opener.process.stdout.readline()) == "None"
 
 
+def test_the_garbage_collector_may_end_handles_while_one_is_made(monkeypatch):
+    kept, is_late = [gi.share(numbers()) for _ in range(3)], service._Entry.is_late
+
+    def collect(entry):
+        kept.clear()
+        return is_late(entry)
+
+    monkeypatch.setattr(service._Entry, "is_late", collect)
+    handle = gi.share(numbers())
+    assert (kept, handle.openers) == ([], 0)
+
+
 def test_a_released_handle_is_refused_and_open_arrays_stay(opener):
     x = numbers()
     handle = gi.share(x)
