@@ -114,6 +114,43 @@ std::shared_ptr<Plan> make_place_reduction(DTypeId dtype, bool max, nb::handle s
   return made;
 }
 
+// A RowStep of gpuinterop/reduce/softmax.py.
+ops::RowStep read_row_step(nb::handle step) {
+  const nb::object stage = step.attr("stage"), program = step.attr("program");
+  ops::RowStep made{{},
+                    !stage.is_none(),
+                    field<std::vector<size_t>>(step, "reads"),
+                    field<size_t>(step, "writes")};
+  if (made.joins)
+    made.stage = read_stage(stage);
+  else
+    made.stage.join = ops::read_program(program.ptr());
+  const auto inputs = static_cast<size_t>(made.stage.join->inputs);
+  bool valid = inputs == made.reads.size() && inputs < ops::kMostRowValues &&
+               made.stage.join->results == 1 && !made.stage.join->calls_python &&
+               made.writes != ops::kOperandRow && made.writes < ops::kMostRowValues;
+  for (const size_t value : made.reads) valid = valid && value < ops::kMostRowValues;
+  if (made.joins)  // accumulators have up to 8 bytes
+    valid = valid && inputs == 1 && made.writes > ops::kResultRow &&
+            itemsize_of(made.stage.accumulator) <= 8 && !made.stage.finish->calls_python;
+  if (!valid) throw nb::value_error("a step over rows expected");
+  return made;
+}
+
+std::shared_ptr<Plan> make_host_rows(std::vector<nb::handle> steps, int64_t rows, int64_t length,
+                                     nb::handle output) {
+  auto made = std::make_shared<ops::HostRows>();
+  for (const nb::handle step : steps) made->steps.push_back(read_row_step(step));
+  made->outputs.push_back(read_output(output));
+  made->rows = rows;
+  made->length = length;
+  const ops::PlannedOutput& o = made->outputs[0];
+  if (made->steps.size() > ops::kMostRowSteps || rows < 1 || length < 1 ||
+      rows * length != o.layout.size() || itemsize_of(o.dtype) > 8)
+    throw nb::value_error("steps over rows of a result expected");
+  return made;
+}
+
 std::shared_ptr<Plan> make_plan(int device, std::vector<nb::handle> launches, int64_t scratch_bytes,
                                 std::vector<nb::handle> outputs, std::shared_ptr<Plan> work) {
   auto plan = std::make_shared<LaunchPlan>();
@@ -218,6 +255,8 @@ void register_plans(nb::module_& m) {
         "A Plan from programs; see native/reduce/host_program.hpp.");
   m.def("make_place_reduction", &make_place_reduction, nb::arg("dtype"), nb::arg("max"),
         nb::arg("shape"), nb::arg("axes"), nb::arg("output"), "A Plan of argmin or argmax.");
+  m.def("make_host_rows", &make_host_rows, nb::arg("steps"), nb::arg("rows"), nb::arg("length"),
+        nb::arg("output"), "A Plan from steps over rows; see native/reduce/host_program.hpp.");
   m.def("make_plan", &make_plan, nb::arg("device"), nb::arg("launches"), nb::arg("scratch_bytes"),
         nb::arg("outputs"), nb::arg("work") = nb::none(),
         "A Plan from parameters with null addresses and where to write them. `work`: a plan that "

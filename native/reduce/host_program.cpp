@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <string>
 
 #include "interpreter/error.hpp"
@@ -245,9 +246,84 @@ class PlaceFinder {
   alignas(16) char buffer_[kHeld * 16];
 };
 
+constexpr int64_t kBlockOfRows = 16 << 10;  // bytes, which stay in the first-level cache
+constexpr int64_t kMostRows = 256;          // of a block
+
+// Runs the steps over blocks of rows.
+class RowRun {
+ public:
+  RowRun(const HostRows& s, DTypeId dtype, const char* where)
+      : s_(s),
+        item_(itemsize_of(dtype)),
+        count_(std::min(s.rows,
+                        std::clamp<int64_t>(kBlockOfRows / (s.length * item_), 1, kMostRows))) {
+    for (size_t i = 0; i < s.steps.size(); ++i) {
+      const HostStage& stage = s.steps[i].stage;
+      join_[i].emplace(*stage.join, count_ * s.length, where);
+      if (stage.finish) finish_[i].emplace(*stage.finish, count_, where);
+    }
+  }
+
+  void run(char* x, char* out) {
+    for (int64_t done = 0; done < s_.rows; done += count_) {
+      const int64_t offset = done * s_.length * item_;
+      char* const at[kMostRowValues] = {x + offset, out + offset, numbers_[0], numbers_[1]};
+      for (size_t i = 0; i < s_.steps.size(); ++i) step(i, at, std::min(count_, s_.rows - done));
+    }
+  }
+
+ private:
+  static bool is_row(size_t value) { return value <= kResultRow; }
+
+  void step(size_t i, char* const* at, int64_t count) {
+    const RowStep& step = s_.steps[i];
+    const size_t n = step.reads.size();
+    char* start[kMostRowValues] = {};
+    int64_t along[kMostRowValues] = {}, next[kMostRowValues] = {};
+    bool rows = false, numbers = step.joins;
+    auto place = [&](size_t k, size_t value) {
+      start[k] = at[value];
+      along[k] = is_row(value) ? item_ : 0;
+      next[k] = is_row(value) ? s_.length * item_ : item_;
+      (is_row(value) ? rows : numbers) = true;
+    };
+    for (size_t k = 0; k < n; ++k) place(k, step.reads[k]);
+    const int64_t wide = itemsize_of(step.stage.accumulator);
+    if (step.joins) {
+      char* filled[] = {reinterpret_cast<char*>(const_cast<Constant*>(&step.stage.initial)),
+                        accumulators_};
+      const intptr_t fill[] = {0, wide};
+      cast_loop(step.stage.accumulator, step.stage.accumulator)(filled, count, fill);
+      start[n] = accumulators_;
+      next[n] = wide;
+    } else {
+      place(n, step.writes);
+    }
+    if (!(rows && numbers)) {  // without a boundary between rows
+      std::fill_n(along, n + 1, item_);
+      join_[i]->line(start, along, rows ? count * s_.length : count);
+      return;
+    }
+    for (int64_t row = 0; row < count; ++row) {
+      join_[i]->line(start, along, s_.length);
+      for (size_t k = 0; k <= n; ++k) start[k] += next[k];
+    }
+    if (!step.joins) return;
+    char* const ends[] = {accumulators_, at[step.writes]};
+    const int64_t steps[] = {wide, item_};
+    finish_[i]->line(ends, steps, count);
+  }
+
+  const HostRows& s_;
+  const int64_t item_, count_;
+  std::optional<ProgramRun> join_[kMostRowSteps], finish_[kMostRowSteps];
+  alignas(16) char accumulators_[kMostRows * 8];
+  alignas(16) char numbers_[kMostRowValues - 2][kMostRows * 8];
+};
+
 }  // namespace
 
-void HostReduction::reduce(const Array* const* ins, const Array& out, const char* where) const {
+void HostReduction::carry_out(const Array* const* ins, const Array& out, const char* where) const {
   if (out.layout.size() == 0) return;
   int64_t bytes = 0;
   bool calls_python = false;
@@ -260,13 +336,26 @@ void HostReduction::reduce(const Array* const* ins, const Array& out, const char
   Reducer(*this, geometry, starts ? ins[inputs]->data : nullptr, where).run();
 }
 
-void HostReduction::compute(const MaybeArray* ins, int n_ins, const MaybeArray* outs, const bool*,
-                            const char* where) const {
-  if (n_ins != inputs + starts) fail_changed(where);
+bool HostReduction::fits(const Array* const* ins, int n_ins) const {
+  return n_ins == inputs + starts && (!starts || (ins[inputs]->dtype == stages[0].accumulator &&
+                                                  ins[inputs]->layout.size() == 1));
+}
+
+void HostRows::carry_out(const Array* const* ins, const Array& out, const char* where) const {
+  GilRelease released(out.nbytes() >= kGilBytes);
+  RowRun(*this, out.dtype, where).run(ins[0]->data, out.data);
+}
+
+bool HostRows::fits(const Array* const* ins, int n_ins) const {
+  return n_ins == 1 && ins[0]->dtype == outputs[0].dtype && ins[0]->layout.is_c_contiguous() &&
+         ins[0]->layout.size() == rows * length;
+}
+
+void HostPlan::compute(const MaybeArray* ins, int n_ins, const MaybeArray* outs, const bool*,
+                       const char* where) const {
   const Array* read[kMaxPlanned];
   for (int i = 0; i < n_ins; ++i) read[i] = &*ins[i];
-  if (starts && (read[inputs]->dtype != stages[0].accumulator || read[inputs]->layout.size() != 1))
-    fail_changed(where);
+  if (!fits(read, n_ins)) fail_changed(where);
   require_recorded({});
   if (recording_on_host()) {
     HostWork work;
@@ -276,13 +365,13 @@ void HostReduction::compute(const MaybeArray* ins, int n_ins, const MaybeArray* 
     work.compute = [plan = shared_from_this()](const HostWork& call) {
       const Array* arrays[kMaxPlanned];
       for (size_t i = 0; i < call.inputs.size(); ++i) arrays[i] = &call.inputs[i];
-      plan->reduce(arrays, call.outs[0], call.where.c_str());
+      plan->carry_out(arrays, call.outs[0], call.where.c_str());
     };
     recorder->add(std::move(work));
   } else {
     for (int i = 0; i < n_ins; ++i) require_set(where, *read[i]);
     note_write(*outs[0]);
-    reduce(read, *outs[0], where);
+    carry_out(read, *outs[0], where);
   }
 }
 

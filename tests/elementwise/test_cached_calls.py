@@ -476,14 +476,13 @@ def test_a_warm_call_by_numpy_or_a_plan_runs_no_python_of_the_package(device, na
 
 
 @pytest.mark.parametrize("logarithm", [False, True])
-def test_a_warm_softmax_of_rows_on_a_gpu_runs_no_python_of_the_package(device, logarithm):
+def test_a_warm_softmax_of_rows_runs_no_python_of_the_package(device, logarithm):
     x = gi.GpuArray(np.arange(200, dtype="float32").reshape(4, 50) / 9, device=device)
     softmax = gi.log_softmax if logarithm else gi.softmax
     exact = x.get().astype("float64")
     expected = exact - np.log(np.exp(exact).sum(-1, keepdims=True))
     for args in ((), (-1,), (1,)):
-        if device != "cpu":
-            assert functions_of(lambda args=args: softmax(x, *args), PACKAGE) == []
+        assert functions_of(lambda args=args: softmax(x, *args), PACKAGE) == []
         wanted = expected if logarithm else np.exp(expected)
         np.testing.assert_allclose(softmax(x, *args).get(), wanted, rtol=1e-5, atol=1e-6)
 

@@ -48,6 +48,26 @@ def test_many_short_rows(device: str) -> None:
     np.testing.assert_allclose(found.get(), expected(rows)[0], rtol=1e-5)
 
 
+@pytest.mark.parametrize("shape", [(8, 8), (700, 30), (1, 4096), (3, 2, 17), (17,)])
+@pytest.mark.parametrize("dtype", ROUNDING)
+def test_rows_on_the_host_round_as_the_operations(shape: tuple[int, ...], dtype: str) -> None:
+    rows = (np.random.default_rng(1).standard_normal(shape) * 5).astype(dtype)
+    x = gi.GpuArray(rows, device="cpu")
+    distance = x - x.max(-1, keepdims=True)
+    e = gi.exp(distance)
+    total = e.sum(-1, keepdims=True)
+    np.testing.assert_array_equal(gi.softmax(x).get(), (e / total).get())
+    np.testing.assert_array_equal(gi.log_softmax(x).get(), (distance - gi.log(total)).get())
+
+
+def test_rows_in_a_capture(device: str) -> None:
+    x = gi.asarray(np.arange(32).reshape(2, 16), device=device)
+    gi.softmax(x)
+    captured = gi.capture(gi.softmax, x)
+    x[...] = 1
+    np.testing.assert_allclose(captured().get(), np.full((2, 16), 1 / 16), rtol=1e-6)
+
+
 @pytest.mark.driver
 def test_one_launch_that_replays(device: str) -> None:
     x = gi.asarray([[1, 2, 3]], device=device)
