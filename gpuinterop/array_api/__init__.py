@@ -208,7 +208,9 @@ def __array_namespace_info__() -> _Info:
 
 
 def _dtype_of(dtype: Any, function: str, default: str = "float64") -> np.dtype[Any]:
-    return as_supported_dtype(default if dtype is None else dtype, f"array_api.{function}")
+    if dtype is None:
+        return np.dtype(default)
+    return as_supported_dtype(dtype, f"array_api.{function}")
 
 
 def _operand(function: str, x: Any) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
+from gpuinterop.devices import default_device
 from gpuinterop.elementwise.calls import FUNCTIONS, call
 from gpuinterop.elementwise.missing_names import missing_name
 from gpuinterop.elementwise.results import check_out, plain
@@ -22,6 +23,7 @@ from gpuinterop.index.join_split import concatenate
 from gpuinterop.numpy_calls.submodules import by_device
 
 from . import cufft
+from .host import FASTER
 
 __all__ = """
     fft fft2 fftfreq fftn fftshift hfft ifft ifft2 ifftn ifftshift ihfft irfft irfft2 irfftn rfft rfft2 rfftfreq rfftn
@@ -191,7 +193,7 @@ def _transform(row: str, example: str) -> Any:
         f"{summary}\n\nExamples\n--------\n>>> import gpuinterop\n"
         f">>> gpuinterop.fft.{name}({argument}).tolist()\n{value}\n"
     )
-    return _core.served(_by_device(check=check)(function))
+    return _core.served(_by_device(check=check, faster=FASTER.get(name))(function))
 
 
 _lines = _TABLE.strip().splitlines()
@@ -283,6 +285,12 @@ def frequencies(name: str, n: Any, d: Any) -> Any:
         ) from None  # fmt: skip
 
 
+def _on_device(found: np.ndarray[Any, Any], device: Any) -> Any:
+    if device is None and default_device().type == "cpu":
+        return _core.import_any(_core.gpuarray_class(), found)
+    return plain(call("asarray", found, device=device))
+
+
 def fftfreq(n: int, d: Any = 1.0, device: Any = None) -> Any:
     """Return the frequencies of the values of fft, for samples that are `d` apart: float64 on the default device.
 
@@ -292,7 +300,7 @@ def fftfreq(n: int, d: Any = 1.0, device: Any = None) -> Any:
     >>> gpuinterop.fft.fftfreq(2).tolist()
     [0.0, -0.5]
     """
-    return plain(call("asarray", frequencies("fftfreq", n, d), device=device))
+    return _on_device(frequencies("fftfreq", n, d), device)
 
 
 def rfftfreq(n: int, d: Any = 1.0, device: Any = None) -> Any:
@@ -304,4 +312,4 @@ def rfftfreq(n: int, d: Any = 1.0, device: Any = None) -> Any:
     >>> gpuinterop.fft.rfftfreq(2).tolist()
     [0.0, 0.5]
     """
-    return plain(call("asarray", frequencies("rfftfreq", n, d), device=device))
+    return _on_device(frequencies("rfftfreq", n, d), device)

@@ -94,12 +94,18 @@ def _unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
     return tuple(x[(slice(None),) * along + (i,)] for i in range(x.shape[along]))
 
 
+_FEW_TILES = 16  # which take less time as a list
+
+
 def _tile(A: Any, reps: Any) -> Any:
     if not isinstance(A, _core.Array):
         raise TypeError("the array that is repeated is no gpuinterop array")
     counts = _core.read_ints(reps)
-    x: Any = A.reshape((1,) * (len(counts) - A.ndim) + A.shape)
+    x: Any = A if len(counts) <= A.ndim else A.reshape((1,) * (len(counts) - A.ndim) + A.shape)
     counts = (1,) * (x.ndim - len(counts)) + tuple(counts)
+    axes = [axis for axis, n in enumerate(counts) if n != 1]
+    if len(axes) == 1 and 1 < counts[axes[0]] <= _FEW_TILES and x.device.type == "cpu":
+        return join_split.concatenate([x] * counts[axes[0]], axes[0])
     # Each axis as (repetition, element): one strided copy.
     pairs = tuple(n for pair in zip(counts, x.shape, strict=True) for n in pair)
     spread = x.expand_dims(tuple(2 * i for i in range(x.ndim))).broadcast_to(pairs)
