@@ -486,8 +486,8 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
 
 # The views that the core has.
 _VIEWS = """
-    array_split diagonal dsplit expand_dims flip hsplit matrix_transpose moveaxis ravel reshape rollaxis rot90 split
-    unstack vsplit
+    array_split diagonal dsplit expand_dims flip hsplit matrix_transpose moveaxis permute_dims ravel reshape rollaxis
+    rot90 split swapaxes transpose unstack vsplit
 """.split()
 # The core carries these out without Python; calls that it declines go to the functions above.
 _core._set_numpy_functions(

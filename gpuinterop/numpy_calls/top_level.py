@@ -17,7 +17,7 @@ T = TypeVar("T")
 # They make views, so NumPy sees the shapes and strides of arrays on any device.
 VIEWS = frozenset(
     """
-    atleast_1d atleast_2d atleast_3d fliplr flipud imag permute_dims real squeeze swapaxes transpose
+    atleast_1d atleast_2d atleast_3d fliplr flipud imag real squeeze
     """.split()
 )
 # They move elements of arrays on "cpu": the number of the first arguments that are arrays.

@@ -80,6 +80,7 @@ def _plan_of_cumulative(name: str, x: Any, axis: Any = None, dtype: Any = None) 
 
 
 @_core.planned(partial(plan_of, "sum"), "x axis dtype")
+@_core.served
 @_core.by_numpy(np.add.accumulate, "x axis dtype")
 @_core.by_numpy(np.ndarray.cumsum, "x axis dtype")  # which flattens too
 def cumsum(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
@@ -98,6 +99,7 @@ def cumsum(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None) 
 
 
 @_core.planned(partial(plan_of, "prod"), "x axis dtype")
+@_core.served
 @_core.by_numpy(np.multiply.accumulate, "x axis dtype")
 @_core.by_numpy(np.ndarray.cumprod, "x axis dtype")  # which flattens too
 def cumprod(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
@@ -113,6 +115,7 @@ def cumprod(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None)
 
 
 @_core.planned(partial(_plan_of_cumulative, "sum"), "x * axis dtype")
+@_core.served
 @_core.by_numpy(np.add.accumulate, "x * axis dtype")
 def cumulative_sum(
     x: Any,
@@ -137,6 +140,7 @@ def cumulative_sum(
 
 
 @_core.planned(partial(_plan_of_cumulative, "prod"), "x * axis dtype")
+@_core.served
 @_core.by_numpy(np.multiply.accumulate, "x * axis dtype")
 def cumulative_prod(
     x: Any,

@@ -138,6 +138,14 @@ PyObject* matrix_transpose(const Values& v) {
   return ndim < 2 ? nullptr : with_swapped(v[0], ndim - 2, ndim - 1, where).release();
 }
 
+PyObject* swapaxes(const Values& v) {
+  const char* where = "swapaxes";
+  if (!is_array(v[0]) || !PyLong_CheckExact(v[1]) || !PyLong_CheckExact(v[2])) return nullptr;
+  const int ndim = read_array(v[0], where).layout.ndim();
+  const int first = count_axis(as_int64(v[1], where), ndim, where);
+  return with_swapped(v[0], first, count_axis(as_int64(v[2], where), ndim, where), where).release();
+}
+
 // By quarter turns, from the first axis towards the second.
 PyObject* rot90(const Values& v) {
   const char* where = "rot90";
@@ -381,6 +389,11 @@ void register_views(nb::module_& m) {
   serve({{"expand_dims", "a axis", 2}, expand_dims});
   serve({{"flip", "m axis", 1}, flip});
   serve({{"matrix_transpose", "x /", 1}, matrix_transpose});
+  serve({{"swapaxes", "a axis1 axis2", 3}, swapaxes});
+  serve({{"transpose", "a axes", 1},
+         [](const Values& v) { return by_method(v[0], "transpose", given(v[1])); }});
+  serve({{"permute_dims", "a axes", 1},
+         [](const Values& v) { return by_method(v[0], "transpose", given(v[1])); }});
   serve({{"rot90", "m k axes", 1}, rot90});
   serve({{"diagonal", "a offset axis1 axis2", 1}, diagonal});
   serve({{"split", "x sections axis", 2}, [](const Values& v) { return split(v, true); }});

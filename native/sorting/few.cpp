@@ -1,4 +1,4 @@
-// Sorts and searches of few elements in host memory, which take less time than a call of NumPy.
+// Sorts, running sums and searches of few elements in host memory, which take less time than a call of NumPy.
 #include <nanobind/nanobind.h>
 
 #include <algorithm>
@@ -83,6 +83,39 @@ PyObject* sort_in_place(const Values& v) {
   if (!sorted) return nullptr;
   ops::note_write(*a);
   return PyRef::borrow(Py_None).release();
+}
+
+// ---- running sums and products ----------------------------------------------------------------------
+
+template <class T, class R>
+void scan(const T* from, R* to, int64_t n, bool products) {
+  R last = to[0] = static_cast<R>(from[0]);
+  for (int64_t i = 1; i < n; ++i) {
+    const R next = static_cast<R>(from[i]);
+    to[i] = last = products ? last * next : last + next;
+  }
+}
+
+// cumsum and cumprod along the last axis. Integers are added as those of 64 bits. An array of several axes needs an axis.
+PyObject* scanned(const Values& v, bool products) {
+  const Array* const a = few_elements(v[0]);
+  if (!a || given(v[2]) || given(v[3]) || (v[4] && v[4] != Py_False)) return nullptr;
+  const int ndim = a->layout.ndim();
+  const bool is_given = given(v[1]);
+  if (is_given ? !PyLong_CheckExact(v[1]) : ndim > 1) return nullptr;
+  if (is_given && count_axis(as_int64(v[1], "cumsum"), ndim, "cumsum") != ndim - 1) return nullptr;
+  const bool floats = a->dtype == kFloat32 || a->dtype == kFloat64;
+  const bool is_unsigned = kDTypes[a->dtype].kind == 'u';
+  const DTypeId dtype = floats ? a->dtype : is_unsigned ? kUInt64 : kInt64;
+  Array made = make_empty({}, dtype, ndim, a->layout.shape(), "cumsum");
+  const int64_t n = a->layout.shape()[ndim - 1];
+  const bool found = with_type(a->dtype, [&]<class T>(T) {
+    // Unsigned arithmetic wraps around, as NumPy's.
+    using Wide = std::conditional_t<std::is_floating_point_v<T>, T, uint64_t>;
+    for (int64_t at = 0; at < a->layout.size(); at += n)
+      scan(elements_of<T>(*a) + at, elements_of<Wide>(made) + at, n, products);
+  });
+  return found ? wrap(class_for(Py_TYPE(v[0]), dtype), std::move(made)) : nullptr;
 }
 
 // ---- distinct elements ------------------------------------------------------------------------------
@@ -202,6 +235,12 @@ PyObject* searchsorted(const Values& v) {
 
 void register_sorting(nb::module_& m) {
   serve({{"sort", "self axis kind order * stable descending", 1}, sort_in_place});
+  serve({{"cumsum", "x axis dtype out", 1}, [](const Values& v) { return scanned(v, false); }});
+  serve({{"cumprod", "x axis dtype out", 1}, [](const Values& v) { return scanned(v, true); }});
+  serve({{"cumulative_sum", "x / * axis dtype out include_initial", 1},
+         [](const Values& v) { return scanned(v, false); }});
+  serve({{"cumulative_prod", "x / * axis dtype out include_initial", 1},
+         [](const Values& v) { return scanned(v, true); }});
   serve({{"isin", "element test_elements assume_unique invert * kind", 2}, isin});
   serve({{"searchsorted", "x v side sorter", 2}, searchsorted});
   m.attr("INDICES") = int(kIndices);

@@ -263,6 +263,17 @@ def test_the_error_of_integers_has_the_bounds_as_given(endpoint):
     assert raised.value.got == "low 5, high 3"
 
 
+@pytest.mark.parametrize("counter", [2**64 - 300, 2**64 - 40, 2**128 - 8])
+def test_blocks_are_counted_in_128_bits(device, counter):
+    rng = default_rng(3, device=device)
+    state = rng.bit_generator.state
+    rng.bit_generator.state = {**state, "counter": counter}
+    drawn = rng.integers(2**64, size=600, dtype="uint64").get()
+    known = [blocks((counter + i) % 2**128, state["key"], 1) for i in range(300)]
+    np.testing.assert_array_equal(drawn, np.concatenate(known).view("<u8"))
+    assert rng.bit_generator.state["counter"] == (counter + 300) % 2**128
+
+
 @pytest.mark.parametrize("count", [1, 1000, 2**32 - 1, 2**32, 2**40])
 def test_integers_are_upper_halves_of_products(device, count):
     rng = default_rng(9, device=device)
