@@ -347,6 +347,8 @@ class _Call:
                 where=self.where, expected="a writable array, because the engine writes to it",
                 got="a read-only array", fix="pass a copy: x.copy()",
             )  # fmt: skip
+        if array.is_c_contiguous():
+            return
         reach = 0  # bytes that the axes of smaller strides span
         for step, length in sorted(zip(map(abs, array.strides), array.shape, strict=True)):
             if length > 1 and array.size and step <= reach:
