@@ -132,6 +132,16 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
 # ---- padding --------------------------------------------------------------------------------------
 
 
+def _pad_of(array: Any, pad_width: Any, mode: Any = "constant") -> Any:
+    """Return the function of arrays of one shape with zeros or edges around them; None for other modes."""
+    widths = [n for pair in _pairs(pad_width, array.ndim) for n in pair]
+    if mode not in ("constant", "edge") or not array.size or min(widths, default=-1) < 0:
+        return None
+    return partial(_core._padded, widths=widths, edge=mode == "edge")
+
+
+@_core.prepared(_pad_of, "array pad_width mode", "array")
+@_core.by_numpy(np.pad, "array pad_width mode")
 def pad(array: Any, pad_width: Any, mode: Any = "constant", **options: Any) -> Any:
     """Return numpy.pad in the modes that take elements of the array, or constants."""
     widths = _pairs(pad_width, array.ndim)

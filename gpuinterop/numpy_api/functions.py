@@ -32,7 +32,7 @@ from gpuinterop.exchange.incoming import as_input_array
 from gpuinterop.fusion.fuse import fuse
 from gpuinterop.index import getitem, join_split, take_put
 from gpuinterop.ndarray import GpuArray
-from gpuinterop.numpy_calls.top_level import MOVES, VIEWS, by_numpy
+from gpuinterop.numpy_calls.top_level import VIEWS, by_numpy
 from gpuinterop.product import functions as products
 from gpuinterop.reduce.functions import FUNCTIONS_OF_AXES
 from gpuinterop.reduce.table import REDUCTIONS, Reduction
@@ -492,7 +492,7 @@ _VIEWS = """
 # The core carries these out without Python; calls that it declines go to the functions above.
 _core._set_numpy_functions(
     {f: own for f, own in NUMPY_FUNCTIONS.items() if isinstance(own, (BuiltinFunctionType, type(roll)))}
-    | {(f := getattr(np, name)): by_numpy(name)(NUMPY_FUNCTIONS[f]) for name in (*VIEWS, *MOVES)}
+    | {(f := getattr(np, name)): by_numpy(name)(NUMPY_FUNCTIONS[f]) for name in VIEWS}
     | {(f := getattr(np, name)): _core.served(NUMPY_FUNCTIONS[f], name) for name in _VIEWS}
     | {np.broadcast_arrays: _core._broadcasting(_broadcast_arrays)}
     | {getattr(np, name): FUNCTIONS_OF_AXES[row.name]

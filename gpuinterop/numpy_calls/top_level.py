@@ -20,18 +20,9 @@ VIEWS = frozenset(
     atleast_1d atleast_2d atleast_3d fliplr flipud imag real squeeze
     """.split()
 )
-# They move elements of arrays on "cpu": the number of the first arguments that are arrays.
-MOVES = {"pad": 1}
-# Options that those calls may have; by default all parameters.
-_PARAMETERS = {"pad": "array pad_width mode"}
 
 
 def by_numpy(name: str) -> Callable[[T], T]:
     """Return the decorator of gpuinterop's function for numpy.`name`, which carries out the other calls."""
     function = getattr(np, name)
-    return _core.by_numpy(
-        function,
-        _PARAMETERS.get(name) or words(inspect.signature(function)),
-        MOVES.get(name, 1),
-        views=name in VIEWS,
-    )
+    return _core.by_numpy(function, words(inspect.signature(function)), views=True)

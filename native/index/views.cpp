@@ -1,4 +1,7 @@
-// NumPy's functions that make views, and triangles. Python carries out the calls with other arguments, and words the errors.
+// NumPy's functions that make views, triangles and borders. Python carries out the calls with other arguments, and words the errors.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/vector.h>
+
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -342,6 +345,65 @@ PyObject* attempt_on_arrays(const PublicFunction&, PyObject* const* args, Py_ssi
 
 // ---- triangles --------------------------------------------------------------------------------------
 
+// ---- borders ----------------------------------------------------------------------------------------
+
+// The part of `length` indices of an axis, from one that may lie before its beginning, with other strides: an array forgets
+// those of axes of length 1.
+Array part_along(const Array& a, int axis, int64_t from, int64_t length, const int64_t* strides,
+                 const char* where) {
+  Array part = a;
+  part.data += from * strides[axis] * a.itemsize();
+  part.layout.shape()[axis] = length;
+  std::copy_n(strides, a.layout.ndim(), part.layout.strides());
+  part.layout.finish(where);
+  return part;
+}
+
+// numpy.pad with zeros, or with the elements at the edges, of elements in host memory. `widths`: before and behind each axis.
+PyObject* padded(PyObject* x, const std::vector<int64_t>& widths, bool edge) {
+  const char* where = "pad";
+  const Array from = read_array(x, where);
+  const int ndim = from.layout.ndim();
+  if (from.device.is_cuda() || widths.size() != 2 * size_t(ndim) || !from.layout.size() ||
+      std::ranges::any_of(widths, [](int64_t n) { return n < 0; }))
+    throw nb::value_error("an array in host memory and widths of its axes expected");
+  int64_t shape[kMaxDims];
+  ops::require_set(where, from);
+  auto width = [&](int d, int side) { return widths[2 * size_t(d) + size_t(side)]; };
+  for (int d = 0; d < ndim; ++d) shape[d] = from.layout.shape()[d] + width(d, 0) + width(d, 1);
+  const Array whole = make_empty({}, from.dtype, ndim, shape, where);
+  int64_t strides[kMaxDims], still[kMaxDims] = {};
+  std::copy_n(whole.layout.strides(), ndim, strides);
+  Array inside = whole;
+  for (int d = 0; d < ndim; ++d)
+    inside = part_along(inside, d, width(d, 0), from.layout.shape()[d], strides, where);
+  copy_unreported(inside, from, where);
+  alignas(16) char zero[16] = {};
+  for (int d = 0; d < ndim; ++d) {
+    const int64_t n = from.layout.shape()[d];
+    // Of all elements along the axes before, of those inside along the axes behind.
+    const int64_t begins[] = {-width(d, 0), n}, edges[] = {0, n - 1};
+    for (int side = 0; side < 2; ++side) {
+      if (!width(d, side)) continue;
+      const Array border = part_along(inside, d, begins[side], width(d, side), strides, where);
+      Array source = inside;
+      if (edge) {
+        source = part_along(inside, d, edges[side], 1, strides, where);
+        std::copy_n(strides, ndim, source.layout.strides());
+        source.layout.strides()[d] = 0;
+      } else {
+        source.data = zero;
+        std::copy_n(still, ndim, source.layout.strides());
+      }
+      source.layout.shape()[d] = width(d, side);
+      source.layout.finish(where);
+      copy_unreported(border, source, where);
+    }
+    inside = part_along(inside, d, -width(d, 0), shape[d], strides, where);
+  }
+  return wrap(Py_TYPE(x), Array(whole));
+}
+
 // numpy.tril and triu of a matrix, or of a stack in C order, on a GPU.
 PyObject* triangle(const Values& v, bool upper) {
   const char* where = upper ? "triu" : "tril";
@@ -379,6 +441,14 @@ PyObject* triangle(const Values& v, bool upper) {
 }  // namespace
 
 void register_views(nb::module_& m) {
+  m.def(
+      "_padded",
+      [](nb::handle x, std::vector<int64_t> widths, bool edge) {
+        return nb::steal(padded(x.ptr(), widths, edge));
+      },
+      nb::arg("x"), nb::arg("widths"), nb::arg("edge"),
+      "Return the elements of an array in host memory with zeros around them, or with those at the "
+      "edges. `widths`: before and behind each axis.");
   serve({{"reshape", "a shape order * copy", 2}, [](const Values& v) {
            const bool usual = (!v[2] || is_text(v[2], "C")) && !given(v[3]);
            return usual ? by_method(v[0], "reshape", v[1]) : nullptr;

@@ -38,11 +38,29 @@ struct Planned {
 
 auto& planned = *new std::deque<Planned>;  // never destroyed; references stay valid
 
-bool is_tuple_of_ints(PyObject* value) {
-  if (!PyTuple_CheckExact(value)) return false;
-  for (Py_ssize_t i = 0, n = PyTuple_Size(value); i < n; ++i)
-    if (!PyLong_CheckExact(PyTuple_GetItem(value, i))) return false;
+PyObject* item_of(PyObject* sequence, Py_ssize_t i) {
+  return PyTuple_Check(sequence) ? PyTuple_GetItem(sequence, i) : PyList_GetItem(sequence, i);
+}
+
+// A tuple of ints; or a tuple or list of tuples and lists of them, such as the axes of tensordot and the widths of pad. NumPy
+// takes no list in place of a tuple of axes.
+bool is_sequence_of_ints(PyObject* value, bool nested) {
+  const bool list = PyList_CheckExact(value);
+  if (!list && !PyTuple_CheckExact(value)) return false;
+  for (Py_ssize_t i = 0, n = PySequence_Size(value); i < n; ++i) {
+    PyObject* const item = item_of(value, i);
+    const bool known =
+        PyLong_CheckExact(item) ? nested || !list : !nested && is_sequence_of_ints(item, true);
+    if (!known) return false;
+  }
   return true;
+}
+
+// Whether a key may hold the value. Objects of other classes are dtypes, or raise.
+bool has_place(PyObject* value) {
+  if (!value) return true;
+  const bool sequence = PyTuple_CheckExact(value) || PyList_CheckExact(value);
+  return sequence ? is_sequence_of_ints(value, false) : !is_array(value);
 }
 
 // Throws for a value that has no place in a key.
@@ -56,11 +74,11 @@ void put_value(ops::CallKey& key, PyObject* value) {
   } else if (PyFloat_CheckExact(value)) {
     key.put('f');
     key.put(PyFloat_AsDouble(value));
-  } else if (is_tuple_of_ints(value)) {
-    key.put('t');
-    const Py_ssize_t n = PyTuple_Size(value);
+  } else if (PyTuple_CheckExact(value) || PyList_CheckExact(value)) {
+    key.put(PyTuple_CheckExact(value) ? 't' : 'l');
+    const Py_ssize_t n = PySequence_Size(value);
     key.put(n);
-    for (Py_ssize_t i = 0; i < n; ++i) key.put(as_int64(PyTuple_GetItem(value, i), "plan"));
+    for (Py_ssize_t i = 0; i < n; ++i) put_value(key, item_of(value, i));
   } else if (PyUnicode_CheckExact(value)) {
     Py_ssize_t n;
     const char* const text = PyUnicode_AsUTF8AndSize(value, &n);
@@ -114,9 +132,9 @@ struct PlannedCall {
       if (!(a.device.is_cuda() ? f.on_gpu : f.on_host) || a.device != unwrap(operands[0]).device)
         return false;
     }
-    bool plain = true;  // no array among the others, such as out=
-    visit_others([&](size_t, PyObject* value) { plain = plain && !(value && is_array(value)); });
-    return plain;
+    bool known = true;  // false for an array among the others, such as out=
+    visit_others([&](size_t, PyObject* value) { known = known && has_place(value); });
+    return known;
   }
 
   void write_key(ops::CallKey& key, uint32_t number) const {

@@ -627,3 +627,48 @@ def test_cached_copies_are_reported(device):
             gi.add(x, 1, out=x)
             with pytest.raises(gi.CopyForbiddenError, match="copy"):
                 x.copy()
+
+
+def test_prepared_functions_distinguish_their_arguments(device):
+    host = np.arange(16, dtype="float32").reshape(4, 4)
+    x = gi.GpuArray(host, device=device)
+    for _ in range(2):
+        pairs = [[1], [0]]
+        for axes in (0, 1, 2, ([1], [0]), ((0, 1), (1, 0)), [[0], [0]], [(1,), (1,)], pairs):
+            np.testing.assert_array_equal(
+                gi.tensordot(x, x, axes).get(), np.tensordot(host, host, axes)
+            )
+        pairs[1][0] = 1
+        np.testing.assert_array_equal(
+            gi.tensordot(x, x, pairs).get(), np.tensordot(host, host, pairs)
+        )
+        for widths in (0, 2, (1, 2), (3,), ((0, 1), (2, 0)), [(0, 1), (2, 0)], [1, 2]):
+            for mode in ("constant", "edge", "wrap"):
+                np.testing.assert_array_equal(
+                    gi.pad(x, widths, mode).get(), np.pad(host, widths, mode)
+                )
+        for k in (0, 1, -1, 9, np.int64(1)):
+            np.testing.assert_array_equal(gi.tril(x, k).get(), np.tril(host, k))
+            np.testing.assert_array_equal(gi.diag(x[1], k).get(), np.diag(host[1], k))
+        with pytest.raises(gi.ShapeError):
+            gi.tensordot(x, x[:3], 1)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: gi.tril(x, 1), lambda x: gi.pad(x, 1), lambda x: gi.diff(x), lambda x: gi.vecdot(x, x),
+        lambda x: gi.einsum("ij,kj->ik", x, x), lambda x: gi.average(x[0], weights=x[1]), lambda x: gi.kron(x, x),
+    ],
+)  # fmt: skip
+def test_prepared_functions_are_recorded_and_keep_classes(call):
+    class Special(gi.GpuArray):
+        pass
+
+    x = gi.GpuArray(np.eye(3) + 1, "float64", device="cpu")
+    expected = call(x)
+    assert type(call(Special(x.get(), "float64", device="cpu"))) is Special
+    captured = gi.capture(call, x)
+    x *= 2
+    np.testing.assert_array_equal(captured().get(), call(x).get())
+    assert (call(x).get() != expected.get()).any()
