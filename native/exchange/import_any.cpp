@@ -146,7 +146,7 @@ bool exchange::is_refused(PyObject* obj, const Options& o) {
   return true;
 }
 
-PyObject* exchange::import_ordinary(ForeignType& p, PyObject* obj) {
+PyObject* exchange::import_ordinary(ForeignType& p, PyObject* obj, bool narrow) {
   Array a;
   Options o;
   o.only_ordinary = true;
@@ -159,7 +159,7 @@ PyObject* exchange::import_ordinary(ForeignType& p, PyObject* obj) {
                       : p.family == Family::Jax
                           ? import_dlpack(p, obj, o, &a, &tried) && a.dtype != kBool
                           : import_described(p, obj, o.where, &a);
-    if (done) return wrap(result_type(a.dtype), std::move(a));
+    if (done) return wrap(result_type(narrow ? a.dtype : kBool), std::move(a));
   } catch (const Error&) {
   } catch (const PythonError&) {
     forgive();

@@ -67,7 +67,8 @@ bool import_described(const ForeignType& p, PyObject* obj, const char* where, Ar
 // An array of class `cls` over the memory of an object; null: of the class for the dtype. Throws.
 PyObject* import_any(PyTypeObject* cls, PyObject* obj, const Options& o);
 // An ordinary object (ForeignType::ordinary), shared. Null: Python must check it, and raises the error if there is one.
-PyObject* import_ordinary(ForeignType& p, PyObject* obj);
+// Of the class for the dtype, or, unless `narrow`, a GpuArray.
+PyObject* import_ordinary(ForeignType& p, PyObject* obj, bool narrow = true);
 extern bool converters_changed;  // another converter was registered for an ordinary class
 void forget_callers();           // the rules of the modules that called __dlpack__
 

@@ -456,12 +456,11 @@ PyRef take_back(exchange::Family family, PyObject* value, Call& call) {
   }
   exchange::ForeignType& p = exchange::foreign_type_of(Py_TYPE(value));
   if (!p.ordinary || p.family != family) return {};
-  PyRef made = PyRef::steal(exchange::import_ordinary(p, value));
+  PyRef made = PyRef::steal(exchange::import_ordinary(p, value, call.narrow));
   if (!made) return made;
   const Array& a = unwrap(made.get());
   if (a.device.is_cuda()) call.ordered |= uint64_t{1} << a.device.id;
-  if (call.narrow) return made;
-  return PyRef::steal(retyped_view(made.get(), class_of_result(a.dtype, false), a.layout, a.data));
+  return made;
 }
 
 // Orders the current stream after what the library wrote. An imported result has done it for its device.
@@ -520,7 +519,7 @@ PyObject* attempt_lent(const PublicFunction&, PyObject* const* args, Py_ssize_t 
     if (nargs < 1) return nullptr;
     const PyRef found = PyRef::checked(PyObject_GetAttr(args[0], attribute));
     if (found.get() == Py_None) return nullptr;
-    const LentFunction f = nb::cast<LentFunction>(nb::handle(found.get()));
+    const auto& f = nb::cast<const LentFunction&>(nb::handle(found.get()));
     return run_lent(f, args + 1, nargs - 1, names);
   });
 }
