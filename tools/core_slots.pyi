@@ -337,8 +337,6 @@ def by_numpy(
     in_place: bool = False,
     copied: bool = False,
     most: int | None = None,
-    factors: bool = False,
-    tuple: type | None = None,
 ) -> Callable[[T], T]: ...
 def numpy_view(x: Array) -> np.ndarray[Any, Any]: ...
 def _set_exporter(

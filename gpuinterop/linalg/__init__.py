@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cache, lru_cache, partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from gpuinterop.elementwise import results
 from gpuinterop.elementwise.calls import FUNCTIONS, call
 from gpuinterop.elementwise.missing_names import missing_name
 from gpuinterop.elementwise.promotion import common_dtype
-from gpuinterop.errors import LinAlgError, ShapeError, UnsupportedError, short_repr
+from gpuinterop.errors import LinAlgError, ShapeError, short_repr
 from gpuinterop.errors.messages import not_an_int, not_one_of
 from gpuinterop.numpy_calls.submodules import by_device, require_dtypes
 from gpuinterop.product.functions import matmul as _matmul
@@ -116,89 +116,6 @@ def _triangle(a: Any, UPLO: Any = "L") -> None:
         raise not_one_of("linalg", "UPLO", ("L", "U"), UPLO, error=ShapeError)
 
 
-# ---- small matrices on "cpu" ----------------------------------------------------------------------
-
-# NumPy's functions check their arguments for longer than LAPACK factors a small matrix. The public functions compute if
-# NumPy lacks this module, or these dtypes.
-_LAPACK: Any = getattr(np.linalg, "_umath_linalg", None)
-
-
-def _no_function(*_arrays: Any) -> Any:
-    raise UnsupportedError(
-        where="linalg", expected="an array that NumPy takes", got="another", fix=""
-    )
-
-
-@cache
-def _factors(name: str, dtypes: str, tuple: type | None = None) -> Any:
-    """Return the function of NumPy's that calls LAPACK; None if it has other dtypes."""
-    function: Any = getattr(_LAPACK, name, None)
-    if dtypes not in getattr(function, "types", ()):
-        return None
-    options = {"signature": dtypes}
-    return _core.by_numpy(function, "a", fixed=options, factors=True, tuple=tuple)(_no_function)
-
-
-def _has_factors(a: Any, *options: Any) -> bool:
-    """Return whether NumPy's function of LAPACK takes a matrix as it lies, with the options of the call."""
-    known = a.dtype.char in "fdFD" and a.ndim > 1 and a.size > 0 and a.is_c_contiguous()
-    return known and all(type(option) is bool for option in options)
-
-
-def _signature(a: Any, dtypes: str) -> str:
-    """Return the dtypes in which NumPy factors `a`: D for complex numbers in place of d, z always for a real d."""
-    return dtypes.replace("d", "D" if a.dtype.kind == "c" else "d").replace("z", "d")
-
-
-def _cholesky_of(a: Any, upper: bool = False) -> Any:
-    name = "cholesky_up" if upper else "cholesky_lo"
-    return _factors(name, _signature(a, "d->d")) if _has_factors(a, upper) else None
-
-
-def _eigh_of(a: Any, UPLO: str = "L") -> Any:
-    if not _has_factors(a) or UPLO not in ("L", "U"):
-        return None
-    name = "eigh_lo" if UPLO == "L" else "eigh_up"
-    return _factors(name, _signature(a, "d->zd"), EighResult)
-
-
-def _svd_of(
-    a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False
-) -> Any:
-    if not _has_factors(a, full_matrices, compute_uv, hermitian) or hermitian or not compute_uv:
-        return None
-    name = "svd_f" if full_matrices else "svd_s"
-    return _factors(name, _signature(a, "d->dzd"), SVDResult)
-
-
-@cache
-def _qr_factors(of: str) -> Any:
-    """Return the function that factors matrices in float64 or complex128 by the routines of LAPACK in NumPy."""
-    raw: Any = getattr(_LAPACK, "qr_r_raw", None)
-    columns: Any = getattr(_LAPACK, "qr_reduced", None)
-    types = f"{of}->{of}", f"{of}{of}->{of}"
-    if any(t not in getattr(f, "types", ()) for f, t in zip((raw, columns), types, strict=True)):
-        return None
-
-    def factor(a: Any) -> tuple[Any, Any]:
-        a = a.astype(of)  # a copy, because the first routine replaces it
-        tau = raw(a, signature=types[0])
-        r = a[..., : tau.shape[-1], :]
-        return columns(a, tau, signature=types[1]), np.where(_below(*r.shape[-2:]), 0, r)
-
-    return _core.by_numpy(factor, "a", factors=True, tuple=QRResult)(_no_function)
-
-
-@lru_cache(maxsize=256)
-def _below(m: int, n: int) -> Any:
-    """Return a mask of the elements below the diagonal."""
-    return np.tri(m, n, -1, bool)
-
-
-def _qr_of(a: Any, mode: str = "reduced") -> Any:
-    return _qr_factors(_signature(a, "d")) if mode == "reduced" and _has_factors(a) else None
-
-
 # ---- basic functions ------------------------------------------------------------------------------
 
 
@@ -271,7 +188,6 @@ def slogdet(a: Any) -> Any:
     return SlogdetResult(*cusolver.slogdet(a, dtype))
 
 
-@_core.prepared(_cholesky_of, "a / * upper", "a")
 @_by_device(check=_square)
 def cholesky(a: Any, /, *, upper: bool = False) -> Any:
     """Return the lower factor L of each Hermitian matrix ``L @ L.conj().mT``, or the upper one.
@@ -289,7 +205,6 @@ def cholesky(a: Any, /, *, upper: bool = False) -> Any:
     return found.mT if upper else found
 
 
-@_core.prepared(_qr_of, "a mode", "a")
 @_by_device(check=_qr_mode)
 def qr(a: Any, mode: str = "reduced") -> Any:
     """Return Q, whose columns are orthonormal, and the upper triangular R of ``a = Q @ R``.
@@ -307,7 +222,6 @@ def qr(a: Any, mode: str = "reduced") -> Any:
     return r if mode == "r" else QRResult(q, r)
 
 
-@_core.prepared(_eigh_of, "a UPLO", "a")
 @_by_device(check=_triangle)
 def eigh(a: Any, UPLO: str = "L") -> Any:
     """Return the eigenvalues of Hermitian matrices, ascending, and the eigenvectors as columns.
@@ -377,7 +291,6 @@ def eigvals(a: Any) -> Any:
     return cusolver.parts_of(values)[0].copy() if real else values
 
 
-@_core.prepared(_svd_of, "a full_matrices compute_uv hermitian", "a")
 @_by_device(check=_two_axes)
 def svd(
     a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False

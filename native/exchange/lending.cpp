@@ -117,33 +117,26 @@ struct NumpyFunction {
   bool mixed;                  // the arrays may differ in dtype
   bool in_place;               // it changes the first array, and returns None
   bool copied;                 // a copy of it, which is the result
-  bool factors;                // it is LAPACK's: float64 results get the precision of the array
-  PyRef tuple;                 // the class of a tuple of results; null: as NumPy returns it
   bool accumulates;            // it is `accumulate` of a ufunc, whose second parameter is the axis
 };
 auto& numpy_calls = *new std::deque<NumpyFunction>;  // never destroyed; references stay valid
 
 // Calls a function while NumPy ignores the errors of floats, because no operation of the package warns of an overflow.
-// Null: it has raised. LAPACK's functions report by an invalid number what they cannot factor, so with `factors` that
-// raises. `with numpy.errstate(all="ignore")` does the same and costs half a microsecond, so it is for a NumPy without
-// these names, which are not public.
-PyRef call_without_warnings(PyObject* function, PyObject* const* args, size_t n, PyObject* names,
-                            bool factors) {
+// Null: it has raised. `with numpy.errstate(all="ignore")` does the same and costs half a microsecond, so it is for a
+// NumPy without these names, which are not public.
+PyRef call_without_warnings(PyObject* function, PyObject* const* args, size_t n, PyObject* names) {
   static const nb::object& umath = *new nb::object(nb::module_::import_("numpy._core.umath"));
   static const nb::object& make = *new nb::object(nb::getattr(umath, "_make_extobj", nb::none()));
   static const nb::object& variable =
       *new nb::object(nb::getattr(umath, "_extobj_contextvar", nb::none()));
   if (make.is_none() || variable.is_none()) {
-    const nb::object state = nb::module_::import_("numpy").attr("errstate")(
-        "all"_a = "ignore", "invalid"_a = factors ? "raise" : "ignore");
+    const nb::object state = nb::module_::import_("numpy").attr("errstate")("all"_a = "ignore");
     return PyRef::steal(PyObject_Vectorcall(state(nb::handle(function)).ptr(), args, n, names));
   }
   static const nb::object& ignored = *new nb::object(make("all"_a = "ignore"));
-  static const nb::object& strict =
-      *new nb::object(make("all"_a = "ignore", "invalid"_a = "raise"));
   static const nb::object& set = *new nb::object(variable.attr("set"));
   static const nb::object& reset = *new nb::object(variable.attr("reset"));
-  const nb::object before = set(factors ? strict : ignored);
+  const nb::object before = set(ignored);
   PyRef result = PyRef::steal(PyObject_Vectorcall(function, args, n, names));
   const ErrorSaver saver;
   reset(before);
@@ -254,17 +247,6 @@ PyRef adopt_numpy(PyObject* o, const NumpyArray& found, int dtype, bool narrow) 
   return PyRef::steal(wrap(type, exchange::array_over(std::move(c), o, nullptr, "numpy")));
 }
 
-// A result that LAPACK has computed in float64, in the precision of the array.
-PyRef rounded(PyRef made, const Call& call) {
-  const Array from = unwrap(made.get());
-  const DTypeId of = unwrap(call.lent[0].own.get()).dtype;
-  const DTypeId to = from.dtype == kComplex128 ? kComplex64 : kFloat32;
-  if (of != kFloat32 && of != kComplex64) return made;
-  Array target = make_empty({}, to, from.layout.ndim(), from.layout.shape(), "numpy");
-  copy_unreported(target, from, "numpy");
-  return PyRef::steal(wrap(class_of_result(to, call.narrow), std::move(target)));
-}
-
 PyRef take_from_numpy(const NumpyFunction& f, PyObject* value, const Call& call) {
   if (const NumpyArray* found = as_numpy_array(value)) {
     const Lent* const same = call.find(value);
@@ -272,9 +254,7 @@ PyRef take_from_numpy(const NumpyFunction& f, PyObject* value, const Call& call)
     const int dtype = dtype_of(*found);
     if (dtype < 0 || found->ndim > kMaxDims || f.views != (same || of)) return {};
     if (same) return same->own;
-    if (of) return same_view(*found, dtype, *of);
-    PyRef made = adopt_numpy(value, *found, dtype, call.narrow);
-    return f.factors ? rounded(std::move(made), call) : made;
+    return of ? same_view(*found, dtype, *of) : adopt_numpy(value, *found, dtype, call.narrow);
   }
   auto take = [&](PyObject* item) { return take_from_numpy(f, item, call); };
   if (const PyRef items = items_of(value))
@@ -339,18 +319,13 @@ PyObject* run_by_numpy(const NumpyFunction& f, PyObject* const* args, Py_ssize_t
   PyObject *const function = f.function.get(), *const words = all_names.get();
   const PyRef result = f.views || f.in_place
                            ? PyRef::steal(PyObject_Vectorcall(function, call.args, n, words))
-                           : call_without_warnings(function, call.args, n, words, f.factors);
+                           : call_without_warnings(function, call.args, n, words);
   if (result && f.in_place) {
     if (f.copied) return call.lent[0].own.release();
     ops::note_write(unwrap(call.lent[0].own.get()));
     return PyRef::borrow(Py_None).release();
   }
-  if (result) {
-    PyRef made = take_from_numpy(f, result.get(), call);
-    const bool named_items = made && f.tuple;
-    return (named_items ? PyRef::checked(PyObject_Call(f.tuple.get(), made.get(), nullptr)) : made)
-        .release();
-  }
+  if (result) return take_from_numpy(f, result.get(), call).release();
   if (PyErr_ExceptionMatches(PyExc_MemoryError))
     PyErr_Clear();  // Python says which call lacks memory
   return nullptr;
@@ -380,8 +355,8 @@ PyRef defaults_of(nb::callable python) {
 }
 
 nb::object by_numpy(nb::callable function, nb::str parameters, int arrays, nb::object fixed,
-                    bool views, bool mixed, bool in_place, bool copied, std::optional<int64_t> most,
-                    bool factors, nb::object tuple) {
+                    bool views, bool mixed, bool in_place, bool copied,
+                    std::optional<int64_t> most) {
   // NumPy looks for operands of other libraries before it calls this one.
   const nb::object itself = nb::getattr(function, "_implementation", function);
   NumpyFunction f{
@@ -392,8 +367,6 @@ nb::object by_numpy(nb::callable function, nb::str parameters, int arrays, nb::o
       .mixed = mixed,
       .in_place = in_place || copied,
       .copied = copied,
-      .factors = factors,
-      .tuple = PyRef::borrow(tuple.is_none() ? nullptr : tuple.ptr()),
       .accumulates = is_text(nb::getattr(function, "__name__", nb::none()).ptr(), "accumulate")};
   for (nb::handle word : parameters.attr("split")()) {
     if (is_text(word.ptr(), "*")) {
@@ -534,15 +507,13 @@ void exchange::register_lending(nb::module_& m) {
   m.def(
       "by_numpy", &by_numpy, "function"_a, "parameters"_a, "arrays"_a = 1, "fixed"_a = nb::none(),
       "views"_a = false, "mixed"_a = false, "in_place"_a = false, "copied"_a = false,
-      "most"_a = nb::none(), "factors"_a = false, "tuple"_a = nb::none(),
+      "most"_a = nb::none(),
       "Decorator of a function, or, if the first parameter is self, of a method, whose usual calls "
       "a function of NumPy carries out on the memory of the arrays. `parameters`: those that such "
       "a call may pass, behind * by name only; the first `arrays` are arrays, 0: the first is a "
       "list of them. `views`: it makes views, on any device. `in_place`: it "
       "changes the first array. `copied`: it changes a copy of it, the result. `most`: elements of "
-      "an array. `factors`: it is one of LAPACK's, "
-      "which compute in float64; results have the precision of the array, and what cannot be "
-      "factored raises. `tuple`: the class of a tuple of results.");
+      "an array.");
   nb::class_<LentFunction>(m, "LentFunction", "A library's function, for `lends`.")
       .def(
           "__init__",

@@ -411,8 +411,6 @@ ON_THE_HOST = {
     "solve": lambda m, o: m.linalg.solve(o.regular, o.v),
     "eigh": lambda m, o: m.linalg.eigh(o.a @ o.a.T),
     "det": lambda m, o: m.linalg.det(o.stack),
-    "svd": lambda m, o: m.linalg.svd(o.x, full_matrices=False),
-    "cholesky": lambda m, o: m.linalg.cholesky(o.regular @ o.regular.T),
 }  # fmt: skip
 
 
