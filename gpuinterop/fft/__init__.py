@@ -23,7 +23,6 @@ from gpuinterop.index.join_split import concatenate
 from gpuinterop.numpy_calls.submodules import by_device
 
 from . import cufft
-from .host import FASTER
 
 __all__ = """
     fft fft2 fftfreq fftn fftshift hfft ifft ifft2 ifftn ifftshift ihfft irfft irfft2 irfftn rfft rfft2 rfftfreq rfftn
@@ -193,7 +192,7 @@ def _transform(row: str, example: str) -> Any:
         f"{summary}\n\nExamples\n--------\n>>> import gpuinterop\n"
         f">>> gpuinterop.fft.{name}({argument}).tolist()\n{value}\n"
     )
-    return _core.served(_by_device(check=check, faster=FASTER.get(name))(function))
+    return _core.served(_by_device(check=check)(function))
 
 
 _lines = _TABLE.strip().splitlines()

@@ -59,14 +59,14 @@ def require_dtypes(where: str, *operands: Any) -> None:
 
 def by_device(
     namespace: Any, arrays: int = 1, own: bool = False, usual: bool = False,
-    check: Callable[..., object] | None = None, faster: Callable[..., Any] | None = None,
+    check: Callable[..., object] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:  # fmt: skip
     """Return the decorator of a function that computes on CUDA; on "cpu" `namespace` has NumPy's function of that name.
 
     `arrays` is the number of the first parameters that are arrays; 0: the first is a list of them. An `own` function
     computes on "cpu" too, where NumPy carries out its `usual` calls. ``check(...)`` raises for wrong arguments: on CUDA
-    before the call, on "cpu" when NumPy has refused them, to name the fault. `faster` carries out the usual calls on
-    "cpu" in place of NumPy's function. All errors name the function, whatever step of it raises.
+    before the call, on "cpu" when NumPy has refused them, to name the fault. All errors name the function, whatever
+    step of it raises.
     """
 
     def decorate(on_cuda: Callable[..., Any]) -> Callable[..., Any]:
@@ -107,11 +107,7 @@ def by_device(
                 made = _converted(found, _of_class, cls)
             return made if options.get("out") is None else options["out"]
 
-        return (
-            _core.by_numpy(faster or on_host, words(accepted), arrays)(call)
-            if usual or not own
-            else call
-        )
+        return _core.by_numpy(on_host, words(accepted), arrays)(call) if usual or not own else call
 
     return decorate
 
