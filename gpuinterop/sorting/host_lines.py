@@ -27,21 +27,36 @@ def _has_quick_kind(values: np.ndarray[Any, Any]) -> bool:
 
 def sorted_values(values: np.ndarray[Any, Any], along: int) -> Any:
     """Return the values in order along an axis; those that are equal and differ in bits stay in their order."""
-    if not is_ordinary(values.dtype):
+    kind = _kind_for(values, along)
+    if kind is None:
         return np.take_along_axis(values, sorted_places(values, along), along)
+    return np.sort(values, along, kind=kind)
+
+
+def sort_values(values: np.ndarray[Any, Any], along: int) -> None:
+    """Put the values themselves in that order."""
+    kind = _kind_for(values, along)
+    if kind is None:
+        values[...] = sorted_values(values, along)
+    else:
+        values.sort(along, kind=kind)
+
+
+def _kind_for(values: np.ndarray[Any, Any], along: int) -> Any:
+    """Return the kind of NumPy's sort that keeps equal values in their order; None where their places are faster."""
+    if not is_ordinary(values.dtype):
+        return None
     if values.size <= FEW or not _has_quick_kind(values):
-        return np.sort(values, along, kind="stable")
+        return "stable"
     if values.dtype.kind != "f" or not _has_equals(values):
-        return np.sort(values, along)
-    if values.itemsize == 8 or values.shape[along] <= _SHORT:
-        return np.sort(values, along, kind="stable")
-    return np.take_along_axis(values, sorted_places(values, along), along)
+        return "quicksort"
+    return "stable" if values.itemsize == 8 or values.shape[along] <= _SHORT else None
 
 
 def _has_equals(values: np.ndarray[Any, Any]) -> Any:
     """Return whether there may be floats that are equal in order and differ in bits: -0.0 and NaN."""
     integers = np.dtype(f"i{values.itemsize}")
-    return np.isnan(values.max()) or (values.view(integers) == np.iinfo(integers).min).any()
+    return np.isnan(values.max()) or values.view(integers).min() == np.iinfo(integers).min
 
 
 def sorted_places(values: np.ndarray[Any, Any], along: int) -> Any:

@@ -12,13 +12,14 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.arrays.dtypes import WORKING, name_of
+from gpuinterop.arrays.numpy_views import as_numpy_view
 from gpuinterop.elementwise import results
 from gpuinterop.errors import ArgumentTypeError, DTypeError, ShapeError, short_repr
 from gpuinterop.errors.arguments import read_counts, require_bool
 from gpuinterop.errors.messages import not_one_of
 from gpuinterop.index.getitem import writable
 
-from .host_lines import FEW, is_ordinary, sorted_places, sorted_values
+from .host_lines import FEW, is_ordinary, sort_values, sorted_places, sorted_values
 from .lines import fits_block, needs_keys, plan_of_lines, sorted_lines
 
 _MOST_SORTED_AXES = 32  # by NumPy 2.1; arrays with more have axes of one element
@@ -121,6 +122,9 @@ def _sorted(
     indices = where == "argsort"
     dtype = np.dtype(np.int64) if indices else source.dtype
     if source.device.type == "cpu":
+        if in_place and not descending and source.is_c_contiguous() and x.ndim <= _MOST_SORTED_AXES:
+            _sort_memory(as_numpy_view(source, where, written=True), along)
+            return x
         found = results.new_like(source, source.shape, dtype, where, type(x))
         order = partial(_sort_by_numpy, along=along, indices=indices, descending=descending)
         return results.fill_by_numpy(found, order, source, where=where)
@@ -133,6 +137,14 @@ def _sorted(
     if along != source.ndim - 1:
         lines = lines.swapaxes(along, -1)._copied(where)
     return _core.view(results.class_for(type(x), dtype), lines)
+
+
+def _sort_memory(values: Any, along: int) -> None:
+    def work() -> None:
+        with np.errstate(all="ignore"):  # no operation warns
+            sort_values(values, along)
+
+    results.record_or_run(work)
 
 
 def _check_options(kind: Any, order: Any, stable: Any, where: str) -> None:

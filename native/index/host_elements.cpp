@@ -546,14 +546,22 @@ void find_selected(const Array& mask, const Array& dst) {
   char* at[] = {mask.data};
   const int last = ndim - 1;
   const int64_t step = l.strides()[last];
+  constexpr int64_t kTogether = 8;  // elements for which the ends are checked once
   do {
     const int64_t first = k, n = l.shape()[last];
     const char* const bits = at[0];
     int64_t* const row = rows + last * count;
-    for (int64_t i = 0; i < n && k < count; ++i) {
-      row[k] = i;
-      k += bits[i * step] != 0;
-    }
+    auto run = [&](auto bit) {
+      int64_t i = 0;
+      auto find = [&] {
+        row[k] = i;
+        k += bits[i++ * bit] != 0;
+      };
+      while (i + kTogether <= n && k + kTogether <= count)
+        for (int64_t j = 0; j < kTogether; ++j) find();
+      while (i < n && k < count) find();
+    };
+    step == 1 ? run(std::integral_constant<int64_t, 1>()) : run(step);
     for (int d = 0; d < last; ++d)
       std::fill(rows + d * count + first, rows + d * count + k, index[d]);
   } while (
