@@ -675,7 +675,7 @@ def _power_of(a: Any, n: int) -> Any:
     return lambda a: _matmul(_matmul(a, a), a)
 
 
-@_core.prepared(_power_of, "a n", "a")
+@_core.prepared(_power_of, "a n", "a", on_gpu=True)
 @_by_device(check=_power)
 def matrix_power(a: Any, n: int) -> Any:
     """Return the product of n times the matrix; for a negative n, of its inverse.
@@ -712,7 +712,7 @@ def _multi_dot_of(*arrays: Any, out: Any = None) -> Any:
     return lambda a, b, c: _matmul(a, _matmul(b, c))
 
 
-@_core.prepared(_multi_dot_of, "arrays * out", "")
+@_core.prepared(_multi_dot_of, "arrays * out", "", on_gpu=True)
 @_own(0)
 def multi_dot(arrays: Any, *, out: Any = None) -> Any:
     """Return the product of several matrices, in the order that costs the least; the ends may be vectors.

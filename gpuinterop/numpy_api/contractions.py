@@ -141,7 +141,9 @@ def _einsum_of(x: Any, y: Any, subscripts: Any, **options: Any) -> Any:
     return _matmul_of(x, y, orders, how.shapes, how.shape, order)
 
 
-@_core.prepared(_einsum_of, "subscripts x y z * out optimize dtype order casting", "x y")
+@_core.prepared(
+    _einsum_of, "subscripts x y z * out optimize dtype order casting", "x y", on_gpu=True
+)
 def einsum(
     *operands: Any, out: Any = None, optimize: Any = False, dtype: Any = None, order: str = "K",
     casting: Any = "safe",
@@ -322,7 +324,7 @@ def _tensordot_of(a: Any, b: Any, axes: Any = 2) -> Callable[[Any, Any], Any]:
     return _matmul_of(a, b, orders, shapes, result)
 
 
-@_core.prepared(_tensordot_of, "a b axes", "a b")
+@_core.prepared(_tensordot_of, "a b axes", "a b", on_gpu=True)
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     """Return numpy.tensordot: the sum of products over pairs of axes, as one matrix product."""
     a, b = _arrays("numpy.tensordot", a, b)
@@ -349,7 +351,7 @@ def _kron_of(a: Any, b: Any) -> Callable[[Any, Any], Any]:
     ).reshape(result)
 
 
-@_core.prepared(_kron_of, "a b", "a b")
+@_core.prepared(_kron_of, "a b", "a b", on_gpu=True)
 def kron(a: Any, b: Any) -> Any:
     """Return numpy.kron: every element of `a` times all of `b`."""
     a, b = _arrays("numpy.kron", a, b)
@@ -360,7 +362,7 @@ def _outer_of(a: Any, b: Any, out: Any = None) -> Any:
     return products.ger if a.ndim == b.ndim == 1 and out is None else None
 
 
-@_core.prepared(_outer_of, "a b out", "a b")
+@_core.prepared(_outer_of, "a b out", "a b", on_gpu=True)
 def outer(a: Any, b: Any, out: Any = None) -> Any:
     """Return numpy.outer: every element of `a` times every one of `b`."""
     return products.ger(*(x.ravel() for x in _arrays("numpy.outer", a, b)), out=out)
@@ -412,7 +414,7 @@ def _vecdot_of(x1: Any, x2: Any, **options: Any) -> Any:
     return None if dtype == np.bool_ else _dots(dtype)
 
 
-@_core.prepared(_vecdot_of, "x1 x2 / out * axis keepdims dtype", "x1 x2")
+@_core.prepared(_vecdot_of, "x1 x2 / out * axis keepdims dtype", "x1 x2", on_gpu=True)
 def vecdot(
     x1: Any, x2: Any, /, out: Any = None, *, axis: int = -1, keepdims: bool = False, dtype: Any = None
 ) -> Any:  # fmt: skip
@@ -454,7 +456,7 @@ def _matvec_of(x1: Any, x2: Any, out: Any = None) -> Any:
     return products.matmul if x1.ndim > 1 and x2.ndim == 1 and out is None else None
 
 
-@_core.prepared(_matvec_of, "x1 x2 / out", "x1 x2")
+@_core.prepared(_matvec_of, "x1 x2 / out", "x1 x2", on_gpu=True)
 def matvec(x1: Any, x2: Any, /, out: Any = None) -> Any:
     """Return numpy.matvec: the products of matrices with vectors."""
     x, y = _arrays("numpy.matvec", x1, x2)

@@ -1,6 +1,6 @@
 // Functions of arrays that are one plan, most of them on a GPU alone: later calls with arrays of the same layouts, and
-// with the same other arguments, run no Python. On "cpu" a function that Python has made for them may take the place of
-// the plan; it reads no argument but the arrays.
+// with the same other arguments, run no Python. A function that Python has made for them may take the place of the plan;
+// it reads no argument but the arrays.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/shared_ptr.h>
 
@@ -248,15 +248,15 @@ void register_planned(nb::module_& m) {
       "arrays on \"cpu\" too.");
   m.def(
       "prepared",
-      [](nb::object prepare, std::string parameters, nb::str arrays) {
+      [](nb::object prepare, std::string parameters, nb::str arrays, bool on_gpu) {
         const uint32_t operands = bits_of(parameters, arrays);
-        return make_planned(prepare, std::move(parameters), 1, operands, nb::none(), true, false);
+        return make_planned(prepare, std::move(parameters), 1, operands, nb::none(), true, on_gpu);
       },
-      nb::arg("prepare"), nb::arg("parameters"), nb::arg("arrays"),
+      nb::arg("prepare"), nb::arg("parameters"), nb::arg("arrays"), nb::arg("on_gpu") = false,
       "Decorator of a function that, for arrays on \"cpu\" of known layouts and for known other "
       "arguments, is a function of the arrays: what prepare(*arrays, **others) returns once, None "
       "for other calls. `parameters`: its names; `arrays`: those that are arrays, empty if the "
-      "first one is a list of them.");
+      "first one is a list of them. `on_gpu`: of arrays on a GPU too.");
 }
 
 }  // namespace gpuinterop
