@@ -271,7 +271,16 @@ def _of_length_1(end: Any, a: Any, along: int) -> Any:
     return end if end.ndim else end.broadcast_to((*a.shape[:along], 1, *a.shape[along + 1 :]))
 
 
+def _ptp_of(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> Any:
+    return None if out is not None else lambda a: _range(a, axis, None, keepdims)
+
+
+@_core.prepared(_ptp_of, "a axis out keepdims", "a")
 def _ptp(a: Any, axis: Any = None, out: Any = None, keepdims: bool = False) -> Any:
+    return _range(a, axis, out, keepdims)
+
+
+def _range(a: Any, axis: Any, out: Any, keepdims: bool) -> Any:
     least = a.min(axis, keepdims=keepdims)  # first, because `out` may overlap a
     most = a.max(axis, out=out, keepdims=keepdims)
     return FUNCTIONS["subtract"](most, least, out=most)
