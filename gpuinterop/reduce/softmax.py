@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable
-from functools import lru_cache, partial
+from collections.abc import Callable, Sequence
+from functools import cache, lru_cache, partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.arrays.core_view import core_view
 from gpuinterop.arrays.dtypes import STORAGE, WORKING, dtype_id, name_of
-from gpuinterop.elementwise.host_program import row_program, row_results
+from gpuinterop.elementwise.host_program import HostProgram, HostValue, row_program, row_results
 from gpuinterop.elementwise.table import TABLE
 from gpuinterop.jit import kernel_text
 from gpuinterop.jit.compiler import loaded_kernels
@@ -96,26 +96,24 @@ def _plan_on_host(logarithm: bool, dtype: int, shape: tuple[int, ...]) -> Any:
     # Long rows leave the cache between two steps; many short ones are reduced side by side.
     if not n or not rows or n > _LONGEST or (n < 16 and n < rows):
         return None
+    return _core.make_host_rows(_steps(logarithm, dtype), rows, n, Output(None, dtype, shape))
+
+
+@cache
+def _steps(logarithm: bool, dtype: int) -> list[RowStep]:
+    """Return the steps, which rows of any length share."""
 
     def apply(name: str, *reads: int, writes: int = _RESULT) -> RowStep:
         types = (dtype,) * len(reads)
         return RowStep(None, row_program(TABLE[name], types, types, (dtype,), True), reads, writes)
 
-    (largest,) = cast_stages("max", dtype, dtype, dtype, n, 0.0)
+    def exponentials(program: HostProgram, inputs: Sequence[HostValue]) -> HostValue:
+        return row_results(program, TABLE["exp"], inputs, (dtype,))[0] if logarithm else inputs[0]
+
+    largest = RowStep(cast_stages("max", dtype, dtype, dtype, 1, 0.0)[0], None, (_X,), _LARGEST)
+    (total,) = host_stages("sum", (dtype,), exponentials, dtype, dtype, 1)
+    shared = [largest, apply("subtract", _X, _LARGEST)]
+    summed = RowStep(total, None, (_RESULT,), _SUM)
     if logarithm:
-        (total,) = host_stages(
-            "sum", (dtype,), lambda p, inputs: row_results(p, TABLE["exp"], inputs, (dtype,))[0],
-            dtype, dtype, n,
-        )  # fmt: skip
-        last = [apply("log", _SUM, writes=_SUM), apply("subtract", _RESULT, _SUM)]
-    else:
-        (total,) = cast_stages("sum", dtype, dtype, dtype, n, 0.0)
-        last = [apply("divide", _RESULT, _SUM)]
-    steps = [
-        RowStep(largest, None, (_X,), _LARGEST),
-        apply("subtract", _X, _LARGEST),
-        *([] if logarithm else [apply("exp", _RESULT)]),
-        RowStep(total, None, (_RESULT,), _SUM),
-        *last,
-    ]
-    return _core.make_host_rows(steps, rows, n, Output(None, dtype, shape))
+        return [*shared, summed, apply("log", _SUM, writes=_SUM), apply("subtract", _RESULT, _SUM)]
+    return [*shared, apply("exp", _RESULT), summed, apply("divide", _RESULT, _SUM)]
