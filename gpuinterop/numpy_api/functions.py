@@ -379,7 +379,7 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.clip: _clip,
     np.round: functions.round,
     np.around: functions.round,
-    np.take: take_put.take,
+    np.take: lambda a, indices, axis=None, out=None, mode="raise": take_put.take(a, indices, axis, out, mode),
     np.take_along_axis: lambda arr, indices, axis=-1: take_put.take_along_axis(arr, indices, axis),
     np.put_along_axis: lambda arr, indices, values, axis: (
         take_put.put_along_axis(arr, indices, values, axis)
@@ -389,8 +389,8 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.argsort: sort.argsort,
     np.partition: lambda a, kth, axis=-1: sort.partition(a, kth, axis),
     np.argpartition: lambda a, kth, axis=-1: sort.argpartition(a, kth, axis),
-    np.cumsum: scan.cumsum,
-    np.cumprod: scan.cumprod,
+    np.cumsum: lambda a, axis=None, dtype=None, out=None: scan.cumsum(a, axis, dtype, out),
+    np.cumprod: lambda a, axis=None, dtype=None, out=None: scan.cumprod(a, axis, dtype, out),
     np.cumulative_sum: scan.cumulative_sum,
     np.cumulative_prod: scan.cumulative_prod,
     np.searchsorted: lambda a, v, side="left", sorter=None: search.searchsorted(a, v, side, sorter),
@@ -404,9 +404,9 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.compress: lambda condition, a, axis=None, out=None: (
         take_put.compress(condition, a, axis, out)
     ),
-    np.nonzero: take_put.nonzero,
-    np.argwhere: take_put.argwhere,
-    np.flatnonzero: take_put.flatnonzero,
+    np.nonzero: lambda a: take_put.nonzero(a),
+    np.argwhere: lambda a: take_put.argwhere(a),
+    np.flatnonzero: lambda a: take_put.flatnonzero(a),
     np.dot: products.dot,
     np.vdot: products.vdot,
     np.inner: products.inner,
@@ -508,7 +508,9 @@ _core._set_numpy_functions(
        for row in REDUCTIONS.values() for name in (row.name, *row.aliases) if hasattr(np, name)}
     | {np.where: FUNCTIONS["where"], np.matmul: products.matmul, np.searchsorted: search.searchsorted,
        np.take_along_axis: take_put.take_along_axis, np.compress: take_put.compress, np.unique: search.unique,
-       np.partition: sort.partition, np.argpartition: sort.argpartition}
+       np.partition: sort.partition, np.argpartition: sort.argpartition, np.cumsum: scan.cumsum,
+       np.cumprod: scan.cumprod, np.argwhere: take_put.argwhere, np.flatnonzero: take_put.flatnonzero,
+       np.nonzero: take_put.nonzero, np.take: take_put.take}
     | {getattr(np, name): getattr(contractions, name) for name in ("vecdot", "matvec") if hasattr(np, name)},
     np._NoValue,
 )  # fmt: skip

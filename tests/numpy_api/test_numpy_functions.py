@@ -384,3 +384,17 @@ def test_arrays_with_like_stay_and_array_copies(function, device):
         function is np.asarray,
     )
     assert (cast.dtype, cast.tolist()) == ("float64", x.tolist())
+
+
+@pytest.mark.parametrize(
+    ("name", "others"),
+    [("cumsum", {"axis": 0}), ("cumprod", {"axis": 0}), ("argwhere", {}), ("flatnonzero", {}), ("nonzero", {}),
+     ("take", {"indices": [1]}), ("swapaxes", {"axis1": 0, "axis2": 1}), ("transpose", {"axes": (1, 0)}),
+     ("diagonal", {"offset": 1})],
+)  # fmt: skip
+def test_arguments_have_numpys_names(device, name, others):
+    host = np.array([[1, 0, 2], [3, 4, 0]], "float32")
+    function = getattr(np, name)
+    found = function(a=gi.asarray(host, device=device), **others)
+    np.testing.assert_array_equal(np.asarray([x.get() for x in found] if name == "nonzero" else found.get()),
+                                  function(a=host, **others))  # fmt: skip
