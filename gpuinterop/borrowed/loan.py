@@ -69,7 +69,7 @@ class Loan:
         named = {name: self.give(x) for name, x in kwargs.items()}
         result = function(*given, **named)
         for array, lent in self.lent:
-            if array.device.type != "cpu":
+            if not _core.is_array(array) or array.device.type != "cpu":
                 from_any(lent)  # orders the current stream after what the library wrote
         return self.take(result)
 

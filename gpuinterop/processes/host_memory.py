@@ -15,7 +15,6 @@ from typing import Any
 
 _PROT_READ, _PROT_WRITE, _MAP_SHARED = 1, 2, 1
 _SELF = Path("/proc/self")
-_PAGE = os.sysconf("SC_PAGE_SIZE")
 # Seals that keep the length of a file, because a process that reads beyond a shortened file is ended by the system,
 # and that refuse more seals, with which an opener could forbid further writable mappings.
 _F_ADD_SEALS, _F_GET_SEALS = 1033, 1034
@@ -45,25 +44,22 @@ class File:
 
 
 class HostMapping:
-    """Bytes of a file in this process's memory; unmapped when the last array over them is destroyed."""
+    """A file in this process's memory; unmapped when the last array over it is destroyed."""
 
-    def __init__(self, file: File, start: int, nbytes: int, readonly: bool) -> None:
+    def __init__(self, file: File, nbytes: int, readonly: bool) -> None:
         """Keep the file too, so that the memory can be shared once more."""
-        self.file, inside = file, start % _PAGE
-        self._length = nbytes + inside
+        self.file, self.nbytes = file, nbytes
         protection = _PROT_READ if readonly else _PROT_READ | _PROT_WRITE
-        found = _libc().mmap(
-            None, self._length, protection, _MAP_SHARED, file.descriptor, start - inside
-        )
+        found = _libc().mmap(None, nbytes, protection, _MAP_SHARED, file.descriptor, 0)
         if found == ctypes.c_void_p(-1).value:
             code = ctypes.get_errno()
             error = MemoryError if code == errno.ENOMEM else OSError
             raise error(f"mmap of {nbytes} bytes: {os.strerror(code)}")
-        self._pages, self.address = found, found + inside
+        self.address = found
 
     def __del__(self) -> None:
-        if hasattr(self, "_pages"):
-            _libc().munmap(self._pages, self._length)
+        if hasattr(self, "address"):
+            _libc().munmap(self.address, self.nbytes)
 
 
 def new_memory(nbytes: int) -> HostMapping:
@@ -71,7 +67,7 @@ def new_memory(nbytes: int) -> HostMapping:
     file = File(os.memfd_create("gpuinterop", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
     os.ftruncate(file.descriptor, nbytes)
     fcntl.fcntl(file.descriptor, _F_ADD_SEALS, _SEAL_SEALS | _SEAL_SHRINK | _SEAL_GROW)
-    return HostMapping(file, 0, nbytes, readonly=False)
+    return HostMapping(file, nbytes, readonly=False)
 
 
 def keeps_its_length(file: File) -> bool:

@@ -7,6 +7,7 @@ import socket
 import threading
 import traceback
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 from gpuinterop import _core
@@ -17,8 +18,9 @@ from gpuinterop.ndarray import CudaNdarray, GpuArray
 
 from . import device_memory, host_memory, service
 
-# The open allocations of other processes, because the driver opens an allocation of a pool only once.
-_mapped: weakref.WeakValueDictionary[Any, device_memory.DeviceMapping]
+# The open files and allocations of other processes. Each is mapped once, because the core finds arrays that overlap by
+# their addresses, and the driver opens an allocation of a pool only once.
+_mapped: weakref.WeakValueDictionary[Any, host_memory.HostMapping | device_memory.DeviceMapping]
 _mapped = weakref.WeakValueDictionary()
 _lock = threading.RLock()
 
@@ -119,13 +121,13 @@ def _array(address: str, answer: dict[str, Any], given: list[int], lease: socket
         service.end_lease(lease)
         return empty
     if answer["mechanism"] == "file":
-        memory: Any = _map_file(given, start, nbytes, answer["readonly"])
-        start = 0
+        memory: Any = _map_file(given, start + nbytes, bool(answer["readonly"]))
     else:
         code, index = CUDA, device_memory.device_of(answer["gpu"])
         memory = _map_allocation(address, answer, index, given)
-        if not 0 <= start <= start + nbytes <= memory.nbytes:
-            raise _wrong_size(nbytes, memory.nbytes - start)
+    if not 0 <= start <= start + nbytes <= memory.nbytes:
+        raise _wrong_size(nbytes, memory.nbytes - start)
+    if code == CUDA:
         device_memory.wait_for_event(answer["event"], index)
     held = Held(memory, lease)
     length = nbytes // dtype.itemsize
@@ -140,27 +142,34 @@ def _place(device: str) -> tuple[int, int]:
     return (CUDA, index) if 0 <= index < _core.cuda_device_count() else (CPU, 0)
 
 
-def _map_file(given: list[int], start: int, nbytes: int, readonly: bool) -> host_memory.HostMapping:
+def _map_file(given: list[int], end: int, readonly: bool) -> Any:
     if len(given) != 1:
         raise device_memory.wrong_descriptors(given)
-    file = host_memory.File(os.dup(given[0]))
-    size = os.fstat(file.descriptor).st_size
-    if not 0 <= start <= start + nbytes <= size:
-        raise _wrong_size(nbytes, size - start)
-    return host_memory.HostMapping(file, start, nbytes, readonly)
+    status = os.fstat(given[0])
+    if end > status.st_size:  # before it is mapped, because an empty file cannot be
+        raise _wrong_size(end, status.st_size)
+    key = "file", status.st_dev, status.st_ino, status.st_size, readonly
+    return _map_once(
+        key,
+        lambda: host_memory.HostMapping(
+            host_memory.File(os.dup(given[0])), status.st_size, readonly
+        ),
+    )
 
 
-def _map_allocation(
-    address: str, answer: dict[str, Any], index: int, given: list[int]
-) -> device_memory.DeviceMapping:
-    # With the owner's address, because two owners may name their allocations alike.
-    key = address, answer["mechanism"], answer["handle"], answer["number"], index
-    if answer["mechanism"] == "vmm":  # which may be mapped several times, also read-only
-        return device_memory.open_memory(answer, index, given)
+def _map_allocation(address: str, answer: dict[str, Any], index: int, given: list[int]) -> Any:
+    # With the owner's address, because two owners may name their allocations alike. Virtual memory alone is mapped
+    # without the right to write where the array is read-only.
+    rights = answer["readonly"] if answer["mechanism"] == "vmm" else None
+    key = address, answer["mechanism"], answer["handle"], answer["number"], index, rights
+    return _map_once(key, lambda: device_memory.open_memory(answer, index, given))
+
+
+def _map_once(key: Any, make: Callable[[], Any]) -> Any:
     with _lock:
         memory = _mapped.get(key)
         if memory is None:
-            memory = _mapped[key] = device_memory.open_memory(answer, index, given)
+            memory = _mapped[key] = make()
         return memory
 
 

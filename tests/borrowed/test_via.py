@@ -57,6 +57,10 @@ def test_torch(x):
     assert [type(part) for part in parts] == [gi.CudaNdarray] * 2
     mixed = gi.via.torch.add(x, torch.ones(2))  # a tensor among the arguments
     assert mixed.tolist() == (1 - X).tolist()
+    assert gi.via.torch.add(x, np.ones(2, "f4")).tolist() == (1 - X).tolist()
+    host = -np.ones(2, "f4")
+    assert gi.via.torch.nn.functional.relu_(host) is host
+    assert not host.any()
 
 
 def test_jax(x):

@@ -83,6 +83,11 @@ def test_a_handle_opens_twice_and_is_refused_after_its_end(opener):
     )
 
 
+def test_arrays_of_two_openings_are_seen_to_overlap(opener):
+    code = "a, b = h.open(), h.open(); r = gi.shares_memory(a, b[2:]), a.ptr == b.ptr"
+    assert opener.run(gi.share(numbers()), code) == repr((True, True))
+
+
 def test_empty_arrays_need_no_memory(opener):
     handle = gi.share(gi.zeros((0, 3), device="cuda"))
     assert handle.mechanism == "none"
