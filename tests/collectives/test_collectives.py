@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.mpi import mpirun
+from helpers.mpi import load_mpi, mpirun
 
 import gpuinterop as gi
 from gpuinterop import collectives
@@ -137,7 +137,7 @@ def test_a_root_without_its_array_is_refused(name, alone):
 @pytest.fixture(scope="module")
 def alone():
     """A group of one process."""
-    return pytest.importorskip("mpi4py.MPI").COMM_SELF
+    return load_mpi().COMM_SELF
 
 
 def zeros(*shape, dtype="float32"):
@@ -311,7 +311,7 @@ def test_more_bytes_than_mpi_counts(name, alone):
 
 
 def mpi_engine():
-    pytest.importorskip("mpi4py.MPI")
+    load_mpi()
     return pytest.importorskip("gpuinterop.collectives.mpi")
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from doubles import internals
 from helpers.cases import MULTIPLY, load, ready_pycuda
+from helpers.mpi import load_mpi
 
 import gpuinterop as gi
 from gpuinterop import converters
@@ -225,7 +226,7 @@ def test_pycuda_reduction_kernel(pycuda):
 
 
 def test_mpi4py_takes_the_buffer():
-    mpi = load("mpi4py", "mpi4py.MPI")
+    mpi = load_mpi()
     x = gi.array(np.arange(8, dtype=np.float32), device="cuda")
     x.sync()
     seen = mpi.memory.frombuffer(x)
@@ -233,7 +234,7 @@ def test_mpi4py_takes_the_buffer():
 
 
 def test_mpi4py_sends_gpu_memory_to_itself():
-    mpi = load("mpi4py", "mpi4py.MPI")
+    mpi = load_mpi()
     # Open MPI's own word; another MPI would read the address as one of the host, and crash.
     query = getattr(ctypes.CDLL(None), "MPIX_Query_cuda_support", None)
     if query is None or query() != 1:

@@ -6,6 +6,7 @@ import types
 import numpy as np
 import pytest
 from helpers.cases import agree, aligned
+from helpers.mpi import load_mpi
 
 import gpuinterop as gi
 from gpuinterop import converters
@@ -164,7 +165,7 @@ def test_shares_memory_across_libraries():
 
 def test_mpi_reads_host_arrays():
     """mpi4py requests DLPack version 1 without a stream, requires dense memory, and respects the read-only flag."""
-    mpi = pytest.importorskip("mpi4py.MPI")
+    mpi = load_mpi()
     x = make_array(3, 4)
     for dense in (x, x.T):
         assert mpi.memory.frombuffer(dense).address == x.ptr

