@@ -93,10 +93,14 @@ _FLAGS: dict[str, Callable[[_core.Array, _core.Array], bool]] = {
     "c_contiguous": lambda x, seen: seen.is_c_contiguous(),
     "f_contiguous": lambda x, seen: seen.is_f_contiguous(),
     "forc": lambda x, seen: seen.is_c_contiguous() or seen.is_f_contiguous(),
+    "fnc": lambda x, seen: seen.is_f_contiguous() and not seen.is_c_contiguous(),
 }
+_FLAGS["behaved"] = lambda x, seen: not seen.readonly and _FLAGS["aligned"](x, seen)
+_FLAGS["carray"] = lambda x, seen: seen.is_c_contiguous() and _FLAGS["behaved"](x, seen)
 _FLAGS["contiguous"], _FLAGS["fortran"] = _FLAGS["c_contiguous"], _FLAGS["f_contiguous"]
 _FLAG_LETTERS = {
     "C": "c_contiguous", "F": "f_contiguous", "W": "writeable", "A": "aligned", "O": "owndata",
+    "B": "behaved", "CA": "carray",
 }  # fmt: skip
 
 

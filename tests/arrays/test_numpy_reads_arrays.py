@@ -65,6 +65,17 @@ def test_flags(device):
         x.flags["_private"]
 
 
+def test_flags_are_numpys():
+    host = np.zeros((3, 4), "float32")
+    frozen = host.copy()
+    frozen.flags.writeable = False
+    for view in (host, host.T, host[:, ::2], host[:1], host[0], host[:0], frozen, frozen.T):
+        x = gi.from_any(view)
+        for key in ("C", "F", "W", "A", "B", "CA", "FNC", "FORC", "CONTIGUOUS", "FORTRAN"):
+            assert x.flags[key] == view.flags[key], (view.flags, key)
+        assert np.isfortran(x) == np.isfortran(view)
+
+
 @pytest.mark.parametrize("key", ["writeable", "W", "WRITEABLE"])
 def test_flags_make_an_array_read_only(device, key):
     x = gi.ones(3, device=device)

@@ -150,6 +150,12 @@ def test_memory_is_shared_and_written_in_place():
     assert x.tolist() == [[9, 10], [2, 11]]
 
 
+def test_results_at_odd_addresses_are_copied():
+    bins = np.frombuffer(b"x" + np.array([0.0, 2, 5]).tobytes(), offset=1)
+    counts, edges = np.histogram(gi.arange(6, device="cpu"), bins=bins)
+    assert (counts.tolist(), edges.tolist()) == ([2, 4], [0, 2, 5])
+
+
 def test_results_have_the_class_of_the_operands():
     x = gi.array(X, device="cpu")
     assert type(np.sort(x)) is gi.CudaNdarray
