@@ -12,6 +12,7 @@ from gpuinterop import _core
 from gpuinterop.arrays.dtypes import is_supported
 from gpuinterop.converters import from_any, to
 from gpuinterop.elementwise.results import plain
+from gpuinterop.errors import GpuInteropError
 from gpuinterop.exchange import registry
 from gpuinterop.ndarray import CudaNdarray
 
@@ -86,7 +87,10 @@ class Loan:
         elif isinstance(value, np.generic) or registry.library_of(value) in ("", self.entry.name):
             return self._as_argument(value)
         options = {"allow_readonly": True} if reads else {}
-        lent = to(value, self.entry.name, copyif=self.copyif, **options)
+        try:
+            lent = to(value, self.entry.name, copyif=self.copyif, **options)
+        except GpuInteropError as error:
+            raise error.changed(fix=_fix_of_call(error.fix)) from None
         self.lent.append((value, lent))
         return lent
 
@@ -113,6 +117,15 @@ class Loan:
             return value
         found = from_any(array, copyif=self.copyif)
         return found if self.narrow else plain(found)
+
+
+def _fix_of_call(fix: str) -> str:
+    """Return the suggested fix of a conversion for a call, which does not take the options of one."""
+    by_option, _, other = fix.partition(", or ")
+    if "copyif=True" not in by_option:
+        return fix
+    copies = "write gpuinterop.via(copyif=True), whose calls copy"
+    return copies if not other or "allow_readonly" in other else f"{copies}, or {other}"
 
 
 def _has_numbers(value: Any) -> bool:

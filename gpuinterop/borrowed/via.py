@@ -104,7 +104,9 @@ class Via:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        entry = registry.backend(_ARRAYS_OF.get(name, name), f"gpuinterop.via.{name}")
+        entry = registry.backend(
+            _ARRAYS_OF.get(name, name), f"gpuinterop.via.{name}", packages=_ARRAYS_OF
+        )
         module = registry.import_package(entry, name, f"gpuinterop.via.{name}")
         found = BorrowedModule(name, module, entry, self._copyif)
         self.__dict__[name] = found

@@ -11,7 +11,7 @@ import importlib
 import importlib.metadata
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from types import ModuleType
@@ -105,7 +105,7 @@ def unknown_name_error(
     if not isinstance(name, str):  # a library's module or class, passed in place of its name
         module = name.__module__ if isinstance(name, type) else getattr(name, "__name__", "")
         word = str(module).partition(".")[0]
-    close = difflib.get_close_matches(word.lower(), aliases)
+    close = difflib.get_close_matches(word.lower(), aliases, cutoff=0.7)
     near = [aliases[alias] for alias in close]
     fix = "pass one of these, or add a converter by the entry-point group gpuinterop.converters"
     if word in _TABLES:
@@ -340,8 +340,8 @@ def backends() -> list[Backend]:
     return list(entries.values())
 
 
-def backend(name: str, where: str = "gpuinterop.to") -> Backend:
-    """Return the entry of a library, by name or alias, in any case."""
+def backend(name: str, where: str = "gpuinterop.to", packages: Iterable[str] = ()) -> Backend:
+    """Return the entry of a library, by name or alias, in any case. An error lists `packages` among the names."""
     value: Any = name
     word = value.lower() if isinstance(value, str) else None
     if word in canonical_names:
@@ -349,8 +349,8 @@ def backend(name: str, where: str = "gpuinterop.to") -> Backend:
     for plugin in _plugins():
         if plugin.lower() == word:
             return _load_plugin(plugin)
-    aliases = {**canonical_names, **{own: own for own in (*OWN_NAMES, *_plugins())}}
-    raise unknown_name_error(name, names(), aliases, where)
+    aliases = {**canonical_names, **{own: own for own in (*OWN_NAMES, *_plugins(), *packages)}}
+    raise unknown_name_error(name, [*names(), *packages], aliases, where)
 
 
 def own_name(name: Any) -> str | None:

@@ -18,6 +18,7 @@ from gpuinterop.elementwise.calls import FUNCTIONS
 from gpuinterop.elementwise.functions import cast
 from gpuinterop.errors import (
     ArgumentTypeError,
+    BoundsError,
     CaptureError,
     ConversionTypeError,
     DTypeError,
@@ -212,7 +213,7 @@ class Generator:
         """
         spread = _as_float(scale, "scale", "normal")
         if spread < 0:
-            raise ShapeError(where="normal", expected="scale of 0 or more", got=short_repr(scale),
+            raise BoundsError(where="normal", expected="scale of 0 or more", got=short_repr(scale),
                              fix="pass the standard deviation")  # fmt: skip
         return self._floats(
             NORMAL, size, dtype, out, "normal", _as_float(loc, "loc", "normal"), spread
@@ -276,7 +277,7 @@ class Generator:
         last = require_int(last, "low" if high is None else "high", "integers") - (not endpoint)
         least, most = _limits(wanted)
         if first > last:
-            raise ShapeError(where="integers", expected="low below high, or equal with endpoint=True",
+            raise BoundsError(where="integers", expected="low below high, or equal with endpoint=True",
                              got=f"low {first}, high {last + (not endpoint)}",
                              fix="pass the lower bound first")  # fmt: skip
         if first < least or last > most:
@@ -496,13 +497,20 @@ def _float_dtype(dtype: Any, where: str) -> np.dtype[Any]:
     return _FLOAT32 if wanted == _FLOAT32 else _FLOAT64
 
 
+# How a program draws from a distribution whose numbers are arrays.
+_OF_ARRAYS = {
+    "normal": "loc + scale * rng.standard_normal(size)",
+    "uniform": "low + (high - low) * rng.random(size)",
+}  # fmt: skip
+
+
 def _as_float(value: Any, name: str, where: str) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError) as error:
         raise ArgumentTypeError(
             where=where, expected=f"a number as {name}", got=short_repr(value),
-            fix="for an array of them compute shift + scale * rng.random(size)",
+            fix=f"for an array of them compute {_OF_ARRAYS[where]}",
         ) from error  # fmt: skip
     if not math.isfinite(number):
         raise RangeError(where=where, expected=f"a finite number as {name}", got=short_repr(value),

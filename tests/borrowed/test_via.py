@@ -110,6 +110,17 @@ def test_what_would_be_copied_is_refused(x):
     assert copies.count == 1
 
 
+def test_read_only_memory_is_refused_with_a_call_that_works():
+    pytest.importorskip("torch")
+    host = np.ones(3, "float32")
+    host.flags.writeable = False
+    constant = gi.from_any(host)
+    with pytest.raises(gi.ReadOnlyError) as refused:
+        gi.via.torch.neg(constant)
+    assert refused.value.fix == "write gpuinterop.via(copyif=True), whose calls copy"
+    assert gi.via(copyif=True).torch.neg(constant).tolist() == [-1, -1, -1]
+
+
 def test_lazy_tensors_and_gradients_are_refused(x):
     torch = pytest.importorskip("torch")
     weights = torch.ones(2, requires_grad=True)
@@ -122,7 +133,9 @@ def test_lazy_tensors_and_gradients_are_refused(x):
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [
-        (lambda: gi.via.no_such_library, gi.ConversionTypeError, "name of a library"),
+        (lambda: gi.via.no_such_library, gi.ConversionTypeError, "a library: .*scipy"),
+        (lambda: gi.via.nope, gi.ConversionTypeError, "pass one of these"),
+        (lambda: gi.via.scippy, gi.ConversionTypeError, "pass 'scipy'"),
         (lambda: gi.via.numpy.no_such_name, gi.MissingNameError, "no_such_name"),
         (lambda: gi.via.numpy(gi.ones(2)), gi.ArgumentTypeError, r"gpuinterop\.to\(x, 'numpy'\)"),
         (lambda: gi.via(copyif=1), gi.ArgumentTypeError, "copyif"),

@@ -258,7 +258,7 @@ def test_integers_reach_both_bounds(device, dtype):
 
 @pytest.mark.parametrize("endpoint", [False, True])
 def test_the_error_of_integers_has_the_bounds_as_given(endpoint):
-    with pytest.raises(gi.ShapeError) as raised:
+    with pytest.raises(gi.BoundsError) as raised:
         default_rng(0, device="cpu").integers(5, 3, endpoint=endpoint)
     assert raised.value.got == "low 5, high 3"
 
@@ -432,8 +432,8 @@ def test_threads_draw_different_numbers(device):
         (lambda r: r.uniform(0, 1e300, 3), OverflowError),
         (lambda r: r.uniform(-1e308, 1e308, 3, "float64"), gi.RangeError),
         (lambda r: r.uniform([1, 2], 3), gi.ArgumentTypeError),
-        (lambda r: r.normal(0, -1, 3), ValueError),
-        (lambda r: r.integers(5, 5), ValueError),
+        (lambda r: r.normal(0, -1, 3), gi.BoundsError),
+        (lambda r: r.integers(5, 5), gi.BoundsError),
         (lambda r: r.integers(0), ValueError),
         (lambda r: r.integers(300, dtype="int8"), OverflowError),
         (lambda r: r.integers(2.5), gi.ArgumentTypeError),
@@ -463,6 +463,21 @@ def test_threads_draw_different_numbers(device):
 def test_wrong_calls(device, call, error):
     with pytest.raises(error):
         call(default_rng(0, device=device))
+
+
+def test_the_error_of_arrays_as_parameters_has_an_expression_of_the_distribution():
+    rng, names = default_rng(0, device="cpu"), {"size": (4000, 2)}
+    for name, values in (
+        ("normal", {"loc": np.float32([0, 10]), "scale": 2}),
+        ("uniform", {"low": np.float32([0, 10]), "high": 16}),
+    ):
+        with pytest.raises(gi.ArgumentTypeError) as refused:
+            getattr(rng, name)(*values.values())
+        text = refused.value.fix.removeprefix("for an array of them compute ")
+        found = eval(text, {"rng": rng, **names, **values}).get()
+        expected = getattr(np.random.default_rng(1), name)(*values.values(), names["size"])
+        np.testing.assert_allclose(found.mean(0), expected.mean(0), atol=0.4)
+        np.testing.assert_allclose(found.std(0), expected.std(0), rtol=0.1)
 
 
 @pytest.mark.driver
