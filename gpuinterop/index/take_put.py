@@ -38,7 +38,12 @@ def nonzero(x: Any) -> tuple[Any, ...]:
     >>> [places.tolist() for places in gpuinterop.nonzero(x)]
     [[0, 1], [1, 0]]
     """
-    return tuple(places(_mask_with_axes(x, "nonzero"), "nonzero"))
+    (x,) = results.as_operands("nonzero", x)
+    mask = _as_mask(x, "nonzero")
+    if mask.ndim == 0:
+        raise ShapeError(where="nonzero", expected="an array of at least one dimension", got="a 0-d array",
+                         fix="reshape it: x.reshape(1)")  # fmt: skip
+    return tuple(places(mask, "nonzero"))
 
 
 @_core.planned(partial(plan_of_places, apart=False), "x")
@@ -54,16 +59,11 @@ def argwhere(x: Any) -> Any:
     >>> gpuinterop.argwhere(gpuinterop.asarray([[0, 7], [8, 0]], device="cpu")).tolist()
     [[0, 1], [1, 0]]
     """
-    return places(_mask_with_axes(x, "argwhere"), "argwhere", apart=False)
-
-
-def _mask_with_axes(x: Any, where: str) -> Any:
-    (x,) = results.as_operands(where, x)
-    mask = _as_mask(x, where)
-    if mask.ndim == 0:
-        raise ShapeError(where=where, expected="an array of at least one dimension", got="a 0-d array",
-                         fix="reshape it: x.reshape(1)")  # fmt: skip
-    return mask
+    (x,) = results.as_operands("argwhere", x)
+    mask = _as_mask(x, "argwhere")
+    if mask.ndim == 0:  # one row without columns, or none
+        return places(mask.reshape(1), "argwhere", apart=False)[:, :0]
+    return places(mask, "argwhere", apart=False)
 
 
 @_core.planned(partial(plan_of_places, flat=True), "x")

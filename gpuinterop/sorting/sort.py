@@ -115,11 +115,11 @@ def _sorted(
     descending = require_bool(descending, "descending", where)
     (x,) = results.as_operands(where, x)
     source = results.plain(x)
-    if axis is None:
+    indices = where == "argsort"
+    if axis is None or (indices and _is_number(source, axis)):
         source, axis = source.reshape(-1), 0
     along = _core.read_axis(axis, source.ndim, where)
     require_ordered(source.dtype, where)
-    indices = where == "argsort"
     dtype = np.dtype(np.int64) if indices else source.dtype
     if source.device.type == "cpu":
         if in_place and not descending and source.is_c_contiguous() and x.ndim <= _MOST_SORTED_AXES:
@@ -137,6 +137,11 @@ def _sorted(
     if along != source.ndim - 1:
         lines = lines.swapaxes(along, -1)._copied(where)
     return _core.view(results.class_for(type(x), dtype), lines)
+
+
+def _is_number(x: Any, axis: Any) -> bool:
+    """Return whether x is 0-d and `axis` one of a vector: NumPy orders it as a vector, but refuses to sort it."""
+    return not x.ndim and axis in (0, -1)
 
 
 def _sort_memory(values: Any, along: int) -> None:
@@ -213,14 +218,16 @@ def argpartition(x: Any, kth: Any, axis: int | None = -1) -> Any:
 
 def _partitioned(x: Any, kth: Any, axis: Any, where: str) -> Any:
     (x,) = results.as_operands(where, x)
+    indices = where == "argpartition"
+    if indices and _is_number(x, axis):
+        axis = None
     along = 0 if axis is None else _core.read_axis(axis, x.ndim, where)
     length = x.size if axis is None else x.shape[along]
     places = read_counts(kth, where, "kth")
     for place in places:
-        if not -length <= place < length:
+        if length and not -length <= place < length:  # any place of an empty axis, as in NumPy
             raise ShapeError(where=where, expected=f"positions from {-length} to {length - 1}", got=f"kth={place}",
                              fix="pass a position in the axis")  # fmt: skip
-    indices = where == "argpartition"
     if (
         not places
         or x.device.type != "cpu"

@@ -131,9 +131,12 @@ def test_nonzero(device, dtype):
         equal(np.flatnonzero(x), np.flatnonzero(turned))
     view = on(device, host)[::-1, ::3]
     equal(gi.nonzero(view)[1], np.nonzero(host[::-1, ::3])[1])
-    for call in (gi.nonzero, gi.argwhere):
-        with pytest.raises(gi.ShapeError):
-            call(x[0])
+    for number in (0, 3):
+        wanted = np.argwhere(np.array(number, dtype))
+        for call in (gi.argwhere, np.argwhere):
+            equal(call(on(device, np.array(number, dtype))), wanted)
+    with pytest.raises(gi.ShapeError):
+        gi.nonzero(x[0])
 
 
 def test_repeat(device):

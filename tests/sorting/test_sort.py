@@ -1,5 +1,7 @@
 """sort, argsort and partition, compared with NumPy: dtypes, layouts, lengths, NaN, zeros of both signs, ties."""
 
+from functools import partial
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -227,6 +229,28 @@ def test_partition(place):
         assert function(x, []).shape == x.shape
         with pytest.raises(gi.ShapeError, match="kth=70"):
             function(x, 70)
+
+
+def test_places_in_numbers_and_empty_axes_are_those_of_numpy(place):
+    host = np.array(3, np.float32)
+    number = gi.GpuArray(host, device=place)
+    for axis in (-1, 0, None):
+        for function in (np.argsort, partial(np.argpartition, kth=0)):
+            found = function(number, axis=axis).get()
+            np.testing.assert_array_equal(found, function(host, axis=axis), strict=True)
+    np.testing.assert_array_equal(number.argsort().get(), host.argsort(), strict=True)
+    for function in (gi.argsort, partial(gi.argpartition, kth=0)):
+        with pytest.raises(gi.AxisError):
+            function(number, axis=1)
+    with pytest.raises(gi.ShapeError, match="kth=1"):
+        gi.argpartition(number, 1)
+    for shape, axis in (((0,), 0), ((0, 3), 0), ((3, 0), 1), ((0,), None)):
+        host = np.zeros(shape, np.float32)
+        empty = gi.GpuArray(host, device=place)
+        for function in (np.partition, np.argpartition):
+            for kth in (0, -1, 5):
+                found = function(empty, kth, axis).get()
+                np.testing.assert_array_equal(found, function(host, kth, axis), strict=True)
 
 
 @pytest.mark.parametrize(
