@@ -106,6 +106,9 @@ def next_steps(rows: list[Library]) -> str:
     if any(row.name == "torch" and row.why == "not installed" for row in rows):
         made = "MAKELEVEL" in os.environ  # which make sets for its commands
         install = 'make demo WITH="torch"' if made else "pip install torch"
+        if len(gi.devices()) == 1:  # no GPU, for which the usual build has gigabytes of CUDA
+            pip = f"{sys.executable} -m pip install torch --index-url https://download.pytorch.org/whl/cpu"
+            install = f"{pip} && make demo" if made else pip
         return f"\nnext: {install}\nthen: {try_it}"
     return f"\nnext: {try_it}"
 

@@ -126,10 +126,22 @@ def test_demo_on_a_gpu_without_libraries_for_it_is_on_the_host(run, monkeypatch)
     assert (code, "on cpu: one array" in out) == (0, True)
 
 
-@pytest.mark.parametrize(
-    ("level", "first"), [("1", 'next: make demo WITH="torch"'), ("", "next: pip install torch")]
+SMALL = (
+    f"next: {sys.executable} -m pip install torch --index-url https://download.pytorch.org/whl/cpu"
 )
-def test_demo_ends_with_the_next_step(run, monkeypatch, level, first):
+
+
+@pytest.mark.parametrize(
+    ("level", "devices", "first"),
+    [
+        ("1", ["cpu", "cuda:0"], 'next: make demo WITH="torch"'),
+        ("", ["cpu", "cuda:0"], "next: pip install torch"),
+        ("1", ["cpu"], f"{SMALL} && make demo"),
+        ("", ["cpu"], SMALL),
+    ],
+)
+def test_demo_ends_with_the_next_step(run, monkeypatch, level, devices, first):
+    monkeypatch.setattr(gi, "devices", lambda: devices)
     monkeypatch.delenv("MAKELEVEL", raising=False)
     if level:
         monkeypatch.setenv("MAKELEVEL", level)
