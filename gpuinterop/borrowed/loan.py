@@ -65,7 +65,7 @@ class Loan:
         kwargs: dict[str, Any],
         reads: bool = False,
     ) -> Any:
-        """Call the library's function. What raises before it has changed nothing."""
+        """Call the library's function, if the core declined. What raises before it has changed nothing."""
         given = [self.give(x, reads) for x in args]
         named = {name: self.give(x) for name, x in kwargs.items()}
         result = function(*given, **named)

@@ -107,6 +107,14 @@ class Via:
         entry = registry.backend(
             _ARRAYS_OF.get(name, name), f"gpuinterop.via.{name}", packages=_ARRAYS_OF
         )
+        package = entry.package.partition(".")[0]
+        if name not in (package, *_ARRAYS_OF):  # np, for example, is a name for `to` alone
+            raise ArgumentTypeError(
+                where=f"gpuinterop.via.{name}",
+                expected="the name of a package",
+                got=f"{name!r}, which is no package of {entry.name}",
+                fix=f"write gpuinterop.via.{package if package != 'builtins' else 'numpy'}",
+            )
         module = registry.import_package(entry, name, f"gpuinterop.via.{name}")
         found = BorrowedModule(name, module, entry, self._copyif)
         self.__dict__[name] = found
