@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 import pytest
 from doubles import driver
 from helpers import opencl
+from helpers.mpi import require_mpi
 from pages import PAGES, ROOT, anchors, blocks, links, prose, title
 
 import gpuinterop
@@ -47,6 +48,8 @@ def test_code_runs_as_printed(page, needs, tmp_path):
             pytest.skip(f"{library} is not installed")
     if "pyopencl" in needs:
         opencl.require_compiler()
+    if "mpi4py" in needs:
+        require_mpi()
     # Blocks that need nothing more run in every program of the page, so later ones may build on them.
     lines = []
     for block in blocks(page):
