@@ -186,9 +186,7 @@ def transfers(found: Records) -> str:
     gain = [
         last[name, GPUINTEROP] / max(last[name, w] for w in ("PyTorch", "CuPy")) for name in panels
     ]
-    title = (
-        "Large copies between host and GPU run more than three times as fast as in PyTorch and CuPy"
-    )
+    title = "Copies of 1 GiB between host and GPU run more than three times as fast as in PyTorch and CuPy"
     return pictures.lines(claim(min(gain) > 3, title), about(record), panels, rate=True)
 
 

@@ -271,6 +271,7 @@ ON_HOST = {
     "softplus(x)": "NumPy's row is `log1p(exp(x))`, which overflows for large `x`.",
     "exp(A[:, :32])": "The loop runs once for each row of 32 elements, and a run of it costs 2 to 5 ns more than "
     "NumPy's.",
+    "add(x, y, out=)": "Run-to-run variation: both libraries run the same loop.",
     "x.argmax()": "The result is an array, which other libraries can share. NumPy returns a number.",
     **dict.fromkeys(
         ("zeros", "empty", "A.T.copy()"), "The fixed cost of a call, or run-to-run variation."
@@ -282,6 +283,14 @@ WHY: dict[tuple[str, str], str] = {
         "4.50 us in this run and 2.58 in the run before, in which gpuinterop's took 2.11.",
     **{("cpu", f"{row}, {size}"): why for size in ("64", "2^12", "2^16", "2^18", "2^22")
        for row, why in ON_HOST.items()},
+    ("cpu", "exp(A[:, :32]), 64"): "The row includes the view, which takes longer to make than NumPy's: it is "
+    "an object of a Python subclass with an owner.",
+    ("sorting", "argsort rows int64 4096 x 4096"): "It is the longest line of 8-byte elements that a block sorts in "
+    "shared memory, and the places are moved with the elements.",
+    ("sorting", "unique_all int64 2^24"): "Besides the sort there are the first indices, which PyTorch's row lacks, "
+    "and the sweeps that write the inverse [in order of memory](../adr/0028-sorts-and-scans.md).",
+    **{("algebra", f"{name} 1024 of 32x32 float32"): "CuPy's method is "
+       "[less exact](#sorting-random-numbers-linear-algebra-and-fourier-transforms)." for name in ("eigh", "eigvalsh")},
     ("launch", "first kernel of a process, compiled"): "The median of three processes. The fastest took 78 ms, and an "
     "earlier median was 82: loading NVRTC's 100 MB depends on the machine's files.",
     ("launch", "first kernel of a process, from the disk cache"): "The median of three processes. The fastest took "
