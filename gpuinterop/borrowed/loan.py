@@ -112,7 +112,7 @@ class Loan:
             return {key: self.take(item) for key, item in value.items()}
         array = np.asarray(value) if isinstance(value, np.generic) else value
         if isinstance(array, np.ndarray) and not array.flags.aligned:
-            array = array.copy()  # such as the bins of a histogram, which came in a message
+            array = array.copy()  # such as the bins of a histogram that Dask has sent
         if registry.library_of(array) != self.entry.name or not _has_numbers(array):
             return value
         found = from_any(array, copyif=self.copyif)
